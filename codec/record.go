@@ -1,0 +1,343 @@
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"net/netip"
+)
+
+// Magic numbers of a commit-log entry (Apache class MessageVersion and CommitLog).
+const (
+	MagicV1    int32 = -626843481 // 0xDAA320A7: topic length in one byte
+	MagicV2    int32 = -626843477 // 0xDAA320AB: topic length in two bytes; Apache 5.1 and later
+	MagicBlank int32 = -875286124 // 0xCBD43194: filler up to the segment's end
+)
+
+// Bits of a record's SysFlag (Apache class MessageSysFlag).
+const (
+	SysCompressed          int32 = 0x1
+	SysMultiTags           int32 = 0x2
+	SysTransactionMask     int32 = 0xC
+	SysTransactionNone     int32 = 0x0
+	SysTransactionPrepared int32 = 0x4
+	SysTransactionCommit   int32 = 0x8
+	SysTransactionRollback int32 = 0xC
+	SysBornV6              int32 = 0x10
+	SysStoreV6             int32 = 0x20
+	SysNeedUnwrap          int32 = 0x40
+	SysInnerBatch          int32 = 0x80
+	SysCompressionMask     int32 = 0x700 // 0 old zlib, 0x100 LZ4, 0x200 ZSTD, 0x300 zlib
+)
+
+// Limits of a record.
+const (
+	// MaxRecordSize bounds a record's size field; a larger one is corrupt. It
+	// leaves room for brokers configured with a large maxMessageSize.
+	MaxRecordSize = 64 << 20
+	// MinRecordSize is a V1 record without body, topic and properties, both hosts IPv4.
+	MinRecordSize = 91
+	// MaxTopicLen and MaxPropertiesLen are what the length fields hold: V1 topics
+	// end at 127 bytes, longer ones make the record V2.
+	MaxTopicLen      = math.MaxInt16
+	MaxPropertiesLen = math.MaxInt16
+	// BlankSize is what a filler needs at least: its size and its magic.
+	BlankSize = 8
+
+	maxTopicV1 = math.MaxInt8
+)
+
+// Offsets of fields that stand before the hosts, and therefore never move.
+const (
+	recMagic       = 4
+	recBodyCRC     = 8
+	recQueueID     = 12
+	recFlag        = 16
+	recQueueOffset = 20
+	recPhysical    = 28
+	recSysFlag     = 36
+	recBornTime    = 40
+	recBornHost    = 48
+)
+
+// Record is one message as the commit log holds it. Body, Topic and
+// Properties of a decoded record alias the bytes it was decoded from.
+type Record struct {
+	Magic                     int32
+	BodyCRC                   uint32 // CRC-32 (IEEE) of Body with the top bit cleared
+	QueueID, Flag             int32
+	QueueOffset               int64
+	PhysicalOffset            int64
+	SysFlag                   int32
+	BornTimestamp             int64 // ms since 1970
+	BornHost                  netip.AddrPort
+	StoreTimestamp            int64 // ms since 1970
+	StoreHost                 netip.AddrPort
+	ReconsumeTimes            int32
+	PreparedTransactionOffset int64
+	Body, Topic, Properties   []byte
+}
+
+// Size is the number of bytes Append writes.
+func (r *Record) Size() int {
+	size := MinRecordSize + len(r.Body) + len(r.Topic) + len(r.Properties)
+	if r.isV2() {
+		size++
+	}
+	if r.BornHost.Addr().Is6() {
+		size += 12
+	}
+	if r.StoreHost.Addr().Is6() {
+		size += 12
+	}
+	return size
+}
+
+// Append appends the record. BodyCRC and the IPv6 bits of SysFlag are computed,
+// not taken from r; a topic above 127 bytes, or Magic == MagicV2, makes it V2.
+// An address kept as IPv4-in-IPv6 is written as IPv6 (callers unmap it), an
+// invalid one as 0.0.0.0. The caller has seen to it that topic and properties
+// fit MaxTopicLen and MaxPropertiesLen.
+func (r *Record) Append(dst []byte) []byte {
+	be := binary.BigEndian
+	magic, sysFlag := MagicV1, r.SysFlag&^(SysBornV6|SysStoreV6)
+	if r.isV2() {
+		magic = MagicV2
+	}
+	if r.BornHost.Addr().Is6() {
+		sysFlag |= SysBornV6
+	}
+	if r.StoreHost.Addr().Is6() {
+		sysFlag |= SysStoreV6
+	}
+	dst = be.AppendUint32(dst, uint32(r.Size()))
+	dst = be.AppendUint32(dst, uint32(magic))
+	dst = be.AppendUint32(dst, BodyCRC(r.Body))
+	dst = be.AppendUint32(dst, uint32(r.QueueID))
+	dst = be.AppendUint32(dst, uint32(r.Flag))
+	dst = be.AppendUint64(dst, uint64(r.QueueOffset))
+	dst = be.AppendUint64(dst, uint64(r.PhysicalOffset))
+	dst = be.AppendUint32(dst, uint32(sysFlag))
+	dst = be.AppendUint64(dst, uint64(r.BornTimestamp))
+	dst = appendHost(dst, r.BornHost)
+	dst = be.AppendUint64(dst, uint64(r.StoreTimestamp))
+	dst = appendHost(dst, r.StoreHost)
+	dst = be.AppendUint32(dst, uint32(r.ReconsumeTimes))
+	dst = be.AppendUint64(dst, uint64(r.PreparedTransactionOffset))
+	dst = be.AppendUint32(dst, uint32(len(r.Body)))
+	dst = append(dst, r.Body...)
+	if magic == MagicV2 {
+		dst = be.AppendUint16(dst, uint16(len(r.Topic)))
+	} else {
+		dst = append(dst, byte(len(r.Topic)))
+	}
+	dst = append(dst, r.Topic...)
+	dst = be.AppendUint16(dst, uint16(len(r.Properties)))
+	return append(dst, r.Properties...)
+}
+
+func (r *Record) isV2() bool { return r.Magic == MagicV2 || len(r.Topic) > maxTopicV1 }
+
+// BodyCRC is the checksum a record carries of its body.
+func BodyCRC(body []byte) uint32 { return crc32.ChecksumIEEE(body) & math.MaxInt32 }
+
+func appendHost(dst []byte, host netip.AddrPort) []byte {
+	dst = appendIP(dst, host.Addr())
+	return binary.BigEndian.AppendUint32(dst, uint32(host.Port()))
+}
+
+// appendIP writes 16 bytes for an IPv6 address, 4 for anything else.
+func appendIP(dst []byte, ip netip.Addr) []byte {
+	if ip.Is6() {
+		b := ip.As16()
+		return append(dst, b[:]...)
+	}
+	if !ip.IsValid() {
+		return append(dst, 0, 0, 0, 0)
+	}
+	b := ip.As4()
+	return append(dst, b[:]...)
+}
+
+// Decode reads the record at the start of b, which may be longer, and checks
+// its structure and the CRC of its body. size is the record's length; with
+// ErrRecordBlank it is the filler's. The other errors are ErrRecordShort,
+// ErrRecordEmpty and ErrRecordCorrupt; r then holds nothing of use. Decode
+// never reads beyond b and allocates only for errors.
+func (r *Record) Decode(b []byte) (size int, err error) {
+	if size, err = r.DecodeUnchecked(b); err != nil {
+		return size, err
+	}
+	if len(r.Body) > 0 && BodyCRC(r.Body) != r.BodyCRC {
+		return 0, fmt.Errorf("%w: body CRC is %d, record says %d", ErrRecordCorrupt, BodyCRC(r.Body), r.BodyCRC)
+	}
+	return size, nil
+}
+
+// DecodeUnchecked is Decode without the CRC of the body.
+func (r *Record) DecodeUnchecked(b []byte) (size int, err error) {
+	l, err := layoutOf(b)
+	if err != nil {
+		return l.size, err
+	}
+	be := binary.BigEndian
+	*r = Record{
+		Magic:          int32(be.Uint32(b[recMagic:])),
+		BodyCRC:        be.Uint32(b[recBodyCRC:]),
+		QueueID:        int32(be.Uint32(b[recQueueID:])),
+		Flag:           int32(be.Uint32(b[recFlag:])),
+		QueueOffset:    int64(be.Uint64(b[recQueueOffset:])),
+		PhysicalOffset: int64(be.Uint64(b[recPhysical:])),
+		SysFlag:        int32(be.Uint32(b[recSysFlag:])),
+		BornTimestamp:  int64(be.Uint64(b[recBornTime:])),
+		BornHost:       hostAt(b[recBornHost:l.storeTime]),
+		StoreTimestamp: int64(be.Uint64(b[l.storeTime:])),
+		StoreHost:      hostAt(b[l.storeTime+8 : l.reconsume]),
+		ReconsumeTimes: int32(be.Uint32(b[l.reconsume:])),
+
+		PreparedTransactionOffset: int64(be.Uint64(b[l.reconsume+4:])),
+
+		Body:       b[l.body:l.bodyEnd:l.bodyEnd],
+		Topic:      b[l.topic:l.topicEnd:l.topicEnd],
+		Properties: b[l.topicEnd+2 : l.size : l.size],
+	}
+	return l.size, nil
+}
+
+// hostAt reads an address and a port from 8 or 20 bytes. A port beyond 16 bits,
+// which no peer can have had, loses its upper half.
+func hostAt(b []byte) netip.AddrPort {
+	port := uint16(binary.BigEndian.Uint32(b[len(b)-4:]))
+	if len(b) == 8 {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b)), port)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b)), port)
+}
+
+// layout holds where the parts of one record lie.
+type layout struct {
+	size                 int
+	storeTime, reconsume int
+	body, bodyEnd        int
+	topic, topicEnd      int
+}
+
+// layoutOf checks b from the front: each length against the size field as soon
+// as it can be read, so that a bad record is told from a short one early.
+func layoutOf(b []byte) (l layout, err error) {
+	if len(b) < 4 {
+		return l, ErrRecordShort
+	}
+	size := int64(int32(binary.BigEndian.Uint32(b)))
+	if size == 0 {
+		return l, ErrRecordEmpty
+	}
+	if size < BlankSize {
+		return l, corrupt("size", size)
+	}
+	if len(b) < 8 {
+		return l, ErrRecordShort
+	}
+	topicLenSize := 1
+	switch magic := int32(binary.BigEndian.Uint32(b[recMagic:])); magic {
+	case MagicBlank:
+		return layout{size: int(size)}, ErrRecordBlank
+	case MagicV1:
+	case MagicV2:
+		topicLenSize = 2
+	default:
+		return l, fmt.Errorf("%w: magic %#08x", ErrRecordCorrupt, uint32(magic))
+	}
+	if size < MinRecordSize || size > MaxRecordSize {
+		return l, corrupt("size", size)
+	}
+	l.size = int(size)
+	if err = l.placeBody(b); err == nil {
+		err = l.placeTopic(b, topicLenSize)
+	}
+	if err != nil {
+		return layout{}, err
+	}
+	return l, nil
+}
+
+func (l *layout) placeBody(b []byte) error {
+	if len(b) < recBornTime {
+		return ErrRecordShort
+	}
+	sysFlag := int32(binary.BigEndian.Uint32(b[recSysFlag:]))
+	l.storeTime = recBornHost + hostSize(sysFlag&SysBornV6)
+	l.reconsume = l.storeTime + 8 + hostSize(sysFlag&SysStoreV6)
+	l.body = l.reconsume + 16
+	if l.size < l.body {
+		return corrupt("size", int64(l.size))
+	}
+	if len(b) < l.body {
+		return ErrRecordShort
+	}
+	bodyLen := int64(int32(binary.BigEndian.Uint32(b[l.body-4:])))
+	if bodyLen < 0 || bodyLen > int64(l.size-l.body) {
+		return corrupt("body length", bodyLen)
+	}
+	l.bodyEnd = l.body + int(bodyLen)
+	return nil
+}
+
+func (l *layout) placeTopic(b []byte, lenSize int) error {
+	l.topic = l.bodyEnd + lenSize
+	if l.topic > l.size {
+		return corrupt("size", int64(l.size))
+	}
+	if len(b) < l.topic {
+		return ErrRecordShort
+	}
+	topicLen := int64(int8(b[l.bodyEnd]))
+	if lenSize == 2 {
+		topicLen = int64(int16(binary.BigEndian.Uint16(b[l.bodyEnd:])))
+	}
+	if topicLen < 0 || topicLen > int64(l.size-l.topic-2) {
+		return corrupt("topic length", topicLen)
+	}
+	l.topicEnd = l.topic + int(topicLen)
+	if len(b) < l.topicEnd+2 {
+		return ErrRecordShort
+	}
+	propertiesLen := int64(int16(binary.BigEndian.Uint16(b[l.topicEnd:])))
+	if propertiesLen != int64(l.size-l.topicEnd-2) {
+		return corrupt("properties length", propertiesLen)
+	}
+	if len(b) < l.size {
+		return ErrRecordShort
+	}
+	return nil
+}
+
+func hostSize(v6 int32) int {
+	if v6 != 0 {
+		return 20
+	}
+	return 8
+}
+
+func corrupt(field string, value int64) error {
+	return fmt.Errorf("%w: %s %d", ErrRecordCorrupt, field, value)
+}
+
+// PatchRecord sets, in place, the three fields that are known only inside the
+// append section. rec is one encoded record.
+func PatchRecord(rec []byte, queueOffset, physicalOffset, storeTimestamp int64) {
+	be := binary.BigEndian
+	be.PutUint64(rec[recQueueOffset:], uint64(queueOffset))
+	be.PutUint64(rec[recPhysical:], uint64(physicalOffset))
+	sysFlag := int32(be.Uint32(rec[recSysFlag:]))
+	be.PutUint64(rec[recBornHost+hostSize(sysFlag&SysBornV6):], uint64(storeTimestamp))
+}
+
+// AppendBlank appends the 8-byte head of a filler of n bytes, n ≥ BlankSize;
+// the bytes behind it have no meaning.
+func AppendBlank(dst []byte, n int) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(n))
+	magic := MagicBlank
+	return binary.BigEndian.AppendUint32(dst, uint32(magic))
+}

@@ -1,0 +1,190 @@
+package codec
+
+import "fmt"
+
+// SendHeader is the header of a send: codes 10 (long names), 310 and 320
+// (one-letter names), in both header forms. Decode allocates nothing once the
+// value is warm; use one per loop. Slices alias the frame, or the value's own
+// scratch where JSON escapes had to be resolved, so they live until the frame
+// dies or the next Decode, whichever is first.
+type SendHeader struct {
+	ProducerGroup, Topic, DefaultTopic, Properties []byte
+	DefaultTopicQueueNums                          int32
+	QueueID                                        int32 // negative: the broker picks
+	SysFlag, Flag                                  int32
+	ReconsumeTimes                                 int32
+	MaxReconsumeTimes                              int32 // -1 if absent
+	BornTimestamp                                  int64 // ms since 1970
+	UnitMode, Batch                                bool  // Batch is always true for code 320
+	HasProperties                                  bool  // the field was there, be it empty
+
+	scratch []byte
+}
+
+// Decode reads the extFields of v in one pass. Only the topic must be there:
+// what else is absent is zero, or as the field's comment says. Errors are
+// ErrField, with the field's name and value.
+func (h *SendHeader) Decode(v *View) error {
+	*h = SendHeader{MaxReconsumeTimes: -1, Batch: v.Code == ReqSendBatchMessage, scratch: roomFor(h.scratch, v.ext)}
+	short := v.Code == ReqSendMessageV2 || v.Code == ReqSendBatchMessage || v.Code == ReqSendReplyMessageV2
+	r := v.fields()
+	for {
+		name, value, ok := r.next()
+		if !ok {
+			break
+		}
+		if value.kind == tokenNull {
+			continue
+		}
+		field := sendField(name.raw, short)
+		if err := h.set(field, value); err != nil {
+			return err
+		}
+	}
+	if len(h.Topic) == 0 {
+		return missing("topic")
+	}
+	return nil
+}
+
+// sendField is the one-letter name of a field, 0 for one that is of no use here.
+func sendField(name []byte, short bool) byte {
+	if short {
+		if len(name) != 1 || name[0] < 'a' || name[0] > 'm' {
+			return 0
+		}
+		return name[0]
+	}
+	switch string(name) {
+	case "producerGroup":
+		return 'a'
+	case "topic":
+		return 'b'
+	case "defaultTopic":
+		return 'c'
+	case "defaultTopicQueueNums":
+		return 'd'
+	case "queueId":
+		return 'e'
+	case "sysFlag":
+		return 'f'
+	case "bornTimestamp":
+		return 'g'
+	case "flag":
+		return 'h'
+	case "properties":
+		return 'i'
+	case "reconsumeTimes":
+		return 'j'
+	case "unitMode":
+		return 'k'
+	case "maxReconsumeTimes":
+		return 'l'
+	case "batch":
+		return 'm'
+	}
+	return 0
+}
+
+func (h *SendHeader) set(field byte, value token) error {
+	var ok bool
+	switch field {
+	case 'a':
+		h.ProducerGroup = h.text(value)
+	case 'b':
+		h.Topic = h.text(value)
+	case 'c':
+		h.DefaultTopic = h.text(value)
+	case 'i':
+		h.Properties, h.HasProperties = h.text(value), true
+	case 'd':
+		h.DefaultTopicQueueNums, ok = value.int32()
+	case 'e':
+		h.QueueID, ok = value.int32()
+	case 'f':
+		h.SysFlag, ok = value.int32()
+	case 'g':
+		h.BornTimestamp, ok = value.int64()
+	case 'h':
+		h.Flag, ok = value.int32()
+	case 'j':
+		h.ReconsumeTimes, ok = value.int32()
+	case 'l':
+		h.MaxReconsumeTimes, ok = value.int32()
+	case 'k':
+		h.UnitMode = value.bool()
+	case 'm':
+		h.Batch = h.Batch || value.bool()
+	}
+	if !ok && isSendNumber(field) {
+		return badNumber(sendFieldName(field), value)
+	}
+	return nil
+}
+
+func isSendNumber(field byte) bool {
+	return field >= 'd' && field <= 'h' || field == 'j' || field == 'l'
+}
+
+func sendFieldName(field byte) string {
+	switch field {
+	case 'd':
+		return "defaultTopicQueueNums"
+	case 'e':
+		return "queueId"
+	case 'f':
+		return "sysFlag"
+	case 'g':
+		return "bornTimestamp"
+	case 'h':
+		return "flag"
+	case 'j':
+		return "reconsumeTimes"
+	}
+	return "maxReconsumeTimes"
+}
+
+func (h *SendHeader) text(value token) []byte {
+	var b []byte
+	b, h.scratch = value.bytes(h.scratch)
+	return b
+}
+
+// roomFor is scratch, emptied, with room for everything ext could unescape to.
+func roomFor(scratch, ext []byte) []byte {
+	if cap(scratch) < len(ext) {
+		return make([]byte, 0, len(ext)+256)
+	}
+	return scratch[:0]
+}
+
+// bytes is the token's text: a slice of the frame, or of scratch if there were
+// escapes to resolve. scratch must have room; see roomFor.
+func (t token) bytes(scratch []byte) (text, rest []byte) {
+	if !t.escaped {
+		return t.raw, scratch
+	}
+	n := len(scratch)
+	scratch = appendUnescaped(scratch, t.raw)
+	return scratch[n:len(scratch):len(scratch)], scratch
+}
+
+func (t token) int32() (int32, bool) {
+	n, ok := parseInt(t.raw, 32)
+	return int32(n), ok
+}
+
+func (t token) int64() (int64, bool) { return parseInt(t.raw, 64) }
+
+// bool is Java's rule: "true" in any case, anything else is false.
+func (t token) bool() bool {
+	return len(t.raw) == 4 && t.raw[0]|0x20 == 't' && t.raw[1]|0x20 == 'r' && t.raw[2]|0x20 == 'u' && t.raw[3]|0x20 == 'e'
+}
+
+func missing(name string) error {
+	return fmt.Errorf("%w: %s is missing", ErrField, name)
+}
+
+func badNumber(name string, value token) error {
+	return fmt.Errorf("%w: %s is %.40q, not a number of its size", ErrField, name, value.raw)
+}
