@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"sync"
+
+	"tandem/broker/tables"
+	"tandem/codec"
+	"tandem/commitlog"
+	"tandem/engine"
+)
+
+// loopState is what one event loop needs to serve requests without allocating. It belongs to its loop; only done is shared.
+type loopState struct {
+	b    *Broker
+	loop *engine.Loop
+
+	topics     map[string]*topicEntry // valid for topicEpoch
+	topicEpoch uint64
+	nextQueue  uint32 // spreads sends that leave the queue to the broker
+
+	send  codec.SendHeader
+	pull  codec.PullHeader
+	props []byte // scratch for a record's properties
+
+	turn    []*send             // sends of this turn, in order of arrival
+	appends []*commitlog.Append // theirs, for the store
+	arena   []byte              // theirs: the encoded records
+	idle    []*send             // free list
+
+	units  []commitlog.Unit
+	ranges []logRange
+	slices []commitlog.Slice
+	bodies [][]byte
+	head   []byte
+
+	doneMu sync.Mutex
+	done   []*send // completed by the ring, to be answered on the loop
+	posted bool    // answers is on its way to the loop
+	spare  []*send // the other half of done's double buffer
+	answer answerTask
+}
+
+// topicEntry is a topic as a loop remembers it.
+type topicEntry struct {
+	cfg       codec.TopicConfig
+	queues    []*commitlog.Queue // by queue id, filled as used
+	forbidden bool               // clients may not send here
+	retry     bool               // a %RETRY% topic
+}
+
+// state is the loop's state, made at its first connection. Loop only.
+func (b *Broker) state(l *engine.Loop) *loopState {
+	if st, ok := l.Local().(*loopState); ok {
+		return st
+	}
+	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
+	st.answer.st = st
+	l.SetLocal(st)
+	b.statesMu.Lock()
+	defer b.statesMu.Unlock()
+	var all []*loopState
+	if p := b.states.Load(); p != nil {
+		all = append(all, *p...)
+	}
+	all = append(all, st)
+	b.states.Store(&all)
+	return st
+}
+
+// topic looks a topic up; nil if there is none. The result is good until the end of the turn.
+func (st *loopState) topic(name []byte) *topicEntry {
+	if epoch := st.b.topicEpoch.Load(); epoch != st.topicEpoch {
+		clear(st.topics)
+		st.topicEpoch = epoch
+	}
+	if e := st.topics[string(name)]; e != nil {
+		return e
+	}
+	cfg, ok := st.b.topics.Find(name)
+	if !ok {
+		return nil
+	}
+	return st.remember(cfg)
+}
+
+func (st *loopState) remember(cfg codec.TopicConfig) *topicEntry {
+	e := &topicEntry{
+		cfg:       cfg,
+		queues:    make([]*commitlog.Queue, max(cfg.ReadQueueNums, cfg.WriteQueueNums, 0)),
+		forbidden: tables.ForbiddenToSend(cfg.TopicName),
+		retry:     hasPrefix(cfg.TopicName, tables.RetryPrefix),
+	}
+	st.topics[cfg.TopicName] = e
+	return e
+}
+
+// queue is the store's handle of a queue the topic has; nil if it has none of this id.
+func (st *loopState) queue(e *topicEntry, id int32) *commitlog.Queue {
+	if id < 0 || int(id) >= len(e.queues) {
+		return nil
+	}
+	if e.queues[id] == nil {
+		e.queues[id] = st.b.store.Queue(e.cfg.TopicName, id)
+	}
+	return e.queues[id]
+}
+
+func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
+
+// topicsChanged makes every loop look topics up again, and tells the name servers.
+func (b *Broker) topicsChanged() {
+	b.topicEpoch.Add(1)
+	if b.registrar != nil {
+		b.registrar.changed()
+	}
+}

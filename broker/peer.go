@@ -1,0 +1,165 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"tandem/codec"
+	"tandem/transfer"
+)
+
+// refusal is another broker's or a name server's answer other than success.
+type refusal struct {
+	what   string
+	code   codec.ResponseCode
+	remark string
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("%s: answered %d (%s) %s", r.what, r.code, codec.CodeName(r.code), r.remark)
+}
+
+// masterPeer is a slave's way to its master: where it is, and what it says. Settings win over what the name servers tell.
+// Any goroutine may call it.
+type masterPeer struct {
+	b      *Broker
+	mu     sync.Mutex
+	master string // remoting address, as the name servers told
+	ha     string // HA address, as the name servers told
+}
+
+func newMasterPeer(b *Broker) *masterPeer { return &masterPeer{b: b} }
+
+// learn takes a name server's word. An empty word changes nothing: the master may be gone for a moment only.
+func (p *masterPeer) learn(master, ha string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if master != "" && master != p.master {
+		p.b.log.Info("the name servers know the master", zap.String("master", master), zap.String("ha", ha))
+		p.master = master
+	}
+	if ha != "" {
+		p.ha = ha
+	}
+}
+
+func (p *masterPeer) known() bool {
+	_, err := p.HAAddr(context.Background())
+	return err == nil
+}
+
+// HAAddr is where the log comes from.
+func (p *masterPeer) HAAddr(context.Context) (string, error) {
+	if a := p.b.set.HaMasterAddress; a != "" {
+		return a, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ha == "" {
+		return "", fmt.Errorf("%w: no name server (namesrvAddr=%s) knows a master of brokerName=%s, and haMasterAddress is not set",
+			transfer.ErrNoMaster, p.b.set.NamesrvAddr, p.b.set.BrokerName)
+	}
+	return p.ha, nil
+}
+
+// remoting is where the master answers requests: as set, as told, or one port below a configured HA address.
+func (p *masterPeer) remoting() (string, error) {
+	if a := p.b.set.MasterAddr; a != "" {
+		return a, nil
+	}
+	p.mu.Lock()
+	told := p.master
+	p.mu.Unlock()
+	if told != "" {
+		return told, nil
+	}
+	if host, port, err := net.SplitHostPort(p.b.set.HaMasterAddress); err == nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			return net.JoinHostPort(host, strconv.Itoa(n-1)), nil
+		}
+	}
+	return "", fmt.Errorf("%w: its remoting address is not known; set masterAddr, or namesrvAddr", transfer.ErrNoMaster)
+}
+
+// call asks the master; an answer other than success is a *refusal.
+func (p *masterPeer) call(ctx context.Context, code codec.RequestCode, ext map[string]string) (*codec.Command, error) {
+	addr, err := p.remoting()
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.b.outbound.Call(ctx, addr, codec.NewRequest(code, ext, nil))
+	if err != nil {
+		return nil, err
+	}
+	if resp.Code != codec.Success {
+		return nil, &refusal{what: "master " + addr + ", request " + strconv.Itoa(int(code)), code: resp.Code, remark: resp.Remark}
+	}
+	return resp, nil
+}
+
+// Hello says who this slave is and which HA connection is its own.
+func (p *masterPeer) Hello(ctx context.Context, haLocal netip.AddrPort) error {
+	_, err := p.call(ctx, codec.ReqTandemHello, map[string]string{"identity": p.b.identity(), "haLocal": haLocal.String()})
+	if r, refused := err.(*refusal); refused && r.code == codec.RequestCodeNotSupported {
+		return transfer.ErrNotSupported
+	}
+	return err
+}
+
+// Range is the part of the log the master holds.
+func (p *masterPeer) Range(ctx context.Context) (lowest, end int64, err error) {
+	resp, err := p.call(ctx, codec.ReqGetBrokerRuntimeInfo, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	var info codec.KVTable
+	if err := codec.Unmarshal(resp.Body, &info); err != nil {
+		return 0, 0, fmt.Errorf("the master's runtime info: %w", err)
+	}
+	for _, f := range []struct {
+		key string
+		to  *int64
+	}{{"commitLogMinOffset", &lowest}, {"commitLogMaxOffset", &end}} {
+		if *f.to, err = strconv.ParseInt(info.Table[f.key], 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("the master's runtime info: %s=%q is not a number", f.key, info.Table[f.key])
+		}
+	}
+	return lowest, end, nil
+}
+
+// Record is the master's record at an offset.
+func (p *masterPeer) Record(ctx context.Context, offset int64) ([]byte, error) {
+	resp, err := p.call(ctx, codec.ReqViewMessageByID, map[string]string{"offset": strconv.FormatInt(offset, 10)})
+	if r, refused := err.(*refusal); refused && r.code == codec.SystemError {
+		return nil, fmt.Errorf("%w: %w", transfer.ErrNoRecord, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// hello takes a slave's word about which HA connection is its own.
+func (b *Broker) hello(r *request) answer {
+	m := b.master.Load()
+	if m == nil {
+		return failed(codec.ServiceNotAvailable, "broker "+b.set.BrokerName+" is not a master")
+	}
+	local, err := netip.ParseAddrPort(r.text("haLocal"))
+	if err != nil {
+		return missingField(r, "haLocal")
+	}
+	if r.text("identity") == "" {
+		return missingField(r, "identity")
+	}
+	if err := m.Identify(local, r.text("identity")); err != nil {
+		return failed(codec.InvalidParameter, err.Error())
+	}
+	return ok()
+}

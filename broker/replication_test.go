@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tandem/codec"
+	"tandem/transfer"
+)
+
+// startSlave starts a slave of b, found by its configured address.
+func startSlave(t *testing.T, b *testBroker, id string, conf map[string]string) *testBroker {
+	t.Helper()
+	all := map[string]string{"brokerRole": "SLAVE", "brokerId": id, "haMasterAddress": b.master.Load().Addr().String(), "masterAddr": b.addr}
+	for k, v := range conf {
+		all[k] = v
+	}
+	return startBroker(t, all)
+}
+
+func (b *testBroker) awaitEnd(of *testBroker) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.store.End() == of.store.End() }, 20*time.Second, time.Millisecond, "the slave has not got all")
+}
+
+func (b *testBroker) awaitUsable(n int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool { return b.master.Load().Status().Usable == n }, 20*time.Second, time.Millisecond)
+}
+
+func TestASlaveHasWhatASyncSendWasAnsweredFor(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER"})
+	s := startSlave(t, m, "1", nil)
+	m.awaitUsable(1)
+	for i := range 200 {
+		resp := m.send("T", i%4, "", fmt.Sprintf("%0500d", i))
+		require.Equal(t, codec.Success, resp.Code, resp.Remark)
+		_, offset, err := codec.ParseMessageID(resp.Ext["msgId"])
+		require.NoError(t, err)
+		require.Greater(t, s.store.End(), offset, "the send was answered before the slave had it")
+	}
+	s.awaitEnd(m)
+	require.Eventually(t, func() bool { _, known := s.topics.Get("T"); return known }, 10*time.Second, time.Millisecond)
+	require.Len(t, s.consumed("T", 0, 50), 50)
+}
+
+func TestWithoutASlaveASyncSendIsStoredAndSaysSoAtOnce(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER"})
+	begin := time.Now()
+	require.Equal(t, codec.CodeName(codec.SlaveNotAvailable), codec.CodeName(m.send("T", 0, "", "x").Code))
+	require.Less(t, time.Since(begin), time.Second)
+	require.Equal(t, []string{"x"}, m.consumed("T", 0, 1))
+	require.Equal(t, codec.Success, m.send("T", 0, "WAIT\x01false\x02", "y").Code, "a message that does not want to wait does not")
+}
+
+func TestInSyncReplicasOneWaitsForNobody(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER", "inSyncReplicas": "1"})
+	require.Equal(t, codec.Success, m.send("T", 0, "", "x").Code)
+}
+
+// stuckSlave is a slave that connected, reported once and says no more.
+func stuckSlave(t *testing.T, m *testBroker) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", m.master.Load().Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = c.Write(make([]byte, codec.HAReportSize))
+	require.NoError(t, err)
+	m.awaitUsable(1)
+	return c
+}
+
+func TestASlowSlaveCostsEachSendItsOwnTimeAndNoMore(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER", "slaveTimeout": "500"})
+	require.Equal(t, codec.SlaveNotAvailable, m.send("T", 0, "", "first").Code)
+	stuckSlave(t, m)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			begin := time.Now()
+			resp := m.send("T", 0, "", fmt.Sprint(i))
+			took := time.Since(begin)
+			if resp.Code != codec.FlushSlaveTimeout || took < 490*time.Millisecond || took > 5*time.Second {
+				t.Errorf("answered %s after %v", codec.CodeName(resp.Code), took)
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, m.consumed("T", 0, 201), 201, "all are stored, and visible once answered")
+}
+
+func TestNoConsumerSeesAMessageBeforeItsSendIsAnswered(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER", "slaveTimeout": "800"})
+	require.Equal(t, codec.SlaveNotAvailable, m.send("T", 0, "", "first").Code)
+	require.Len(t, m.consumed("T", 0, 1), 1)
+	stuckSlave(t, m)
+	answered := make(chan time.Time, 1)
+	seen := make(chan time.Time, 1)
+	go func() { m.pull("T", 0, 1, "*", 15*time.Second); seen <- time.Now() }()
+	require.Eventually(t, func() bool { return m.holds.n.Load() == 1 }, 5*time.Second, time.Millisecond)
+	go func() { m.send("T", 0, "", "second"); answered <- time.Now() }()
+	require.Eventually(t, func() bool { return m.master.Load().Status().Waiting == 1 }, 5*time.Second, time.Millisecond)
+	require.EqualValues(t, 1, m.queueBound(codec.ReqGetMaxOffset, "T", 0))
+	select {
+	case <-seen:
+		require.NotEmpty(t, answered, "delivered before it was answered")
+	case <-answered:
+		<-seen
+	}
+	require.EqualValues(t, 2, m.queueBound(codec.ReqGetMaxOffset, "T", 0))
+}
+
+func TestASlaveRefusesWritesAndServesReads(t *testing.T) {
+	m := startBroker(t, nil)
+	s := startSlave(t, m, "1", nil)
+	require.Equal(t, codec.Success, m.send("T", 0, "", "x").Code)
+	s.awaitEnd(m)
+	resp := s.send("T", 0, "", "y")
+	require.Equal(t, codec.ServiceNotAvailable, resp.Code)
+	require.Contains(t, resp.Remark, "slave")
+	require.Eventually(t, func() bool { _, known := s.topics.Get("T"); return known }, 10*time.Second, time.Millisecond)
+	require.Equal(t, []string{"x"}, s.consumed("T", 0, 1))
+	require.Equal(t, codec.PullNotFound, s.pull("T", 0, 100, "*", 0).Code, "a slave that lags corrects no consumer")
+	require.Equal(t, codec.SystemError, s.call(codec.ReqDeleteTopicInBroker, map[string]string{"topic": "T"}, nil).Code)
+}
+
+func TestASlaveTakesOverTheMastersTables(t *testing.T) {
+	m := startBroker(t, nil)
+	s := startSlave(t, m, "1", nil)
+	require.Equal(t, codec.Success, m.send("T", 0, "", "x").Code)
+	m.ask(codec.ReqUpdateConsumerOffset, map[string]string{"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}, nil)
+	group, err := codec.Marshal(codec.NewSubscriptionGroup("G2"))
+	require.NoError(t, err)
+	m.ask(codec.ReqUpdateAndCreateGroup, nil, group)
+	require.Eventually(t, func() bool {
+		_, topic := s.topics.Get("T")
+		_, group := s.groups.Get("G2")
+		offset, progress := s.offsets.Query("G", "T", 0)
+		return topic && group && progress && offset == 1
+	}, 10*time.Second, 5*time.Millisecond)
+	m.ask(codec.ReqDeleteTopicInBroker, map[string]string{"topic": "T"}, nil)
+	require.Eventually(t, func() bool { _, topic := s.topics.Get("T"); return !topic }, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestASlaveOfAnotherHistoryIsRefusedAndKeepsItsFiles(t *testing.T) {
+	m := startBroker(t, nil)
+	s := startSlave(t, m, "1", nil)
+	for i := range 20 {
+		require.Equal(t, codec.Success, m.send("T", 0, "", fmt.Sprint("one", i)).Code)
+	}
+	s.awaitEnd(m)
+	require.Eventually(t, func() bool { _, known := s.topics.Get("T"); return known }, 10*time.Second, time.Millisecond)
+	end := s.store.End()
+	require.NoError(t, s.Close(testContext(t)))
+
+	other := startBroker(t, nil)
+	for i := range 40 {
+		require.Equal(t, codec.Success, other.send("T", 0, "", fmt.Sprint("another", i)).Code)
+	}
+	conf := with(with(s.conf, "haMasterAddress", other.master.Load().Addr().String()), "masterAddr", other.addr)
+	again := runBroker(t, conf)
+	require.Eventually(t, func() bool { return again.slave.Load().Status().State == transfer.Refused }, 10*time.Second, 5*time.Millisecond)
+	require.NotEmpty(t, again.slave.Load().Status().LastError)
+	require.Equal(t, end, again.store.End())
+	require.Len(t, again.consumed("T", 0, 20), 20)
+}
+
+func TestTwoConnectionsOfOneSlaveCountOnce(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER", "inSyncReplicas": "3", "slaveTimeout": "300"})
+	startSlave(t, m, "1", nil)
+	m.awaitUsable(1)
+	second := stuckConn(t, m)
+	m.ask(codec.ReqTandemHello, map[string]string{"identity": "C/b1/1", "haLocal": second.LocalAddr().String()}, nil)
+	_, err := second.Write(make([]byte, codec.HAReportSize))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		n := 0
+		for _, s := range m.master.Load().Status().Slaves {
+			if s.Reported && s.ID == "C/b1/1" {
+				n++
+			}
+		}
+		return n == 2 || m.master.Load().Status().Refused > 0
+	}, 10*time.Second, 5*time.Millisecond)
+	require.Equal(t, codec.CodeName(codec.SlaveNotAvailable), codec.CodeName(m.send("T", 0, "", "x").Code))
+}
+
+func stuckConn(t *testing.T, m *testBroker) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", m.master.Load().Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestSyncFlushAnswersWhenTheDiskHasIt(t *testing.T) {
+	m := startBroker(t, map[string]string{"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "60000"})
+	for i := range 20 {
+		resp := m.send("T", 0, "", fmt.Sprint(i))
+		require.Equal(t, codec.Success, resp.Code, resp.Remark)
+		_, offset, err := codec.ParseMessageID(resp.Ext["msgId"])
+		require.NoError(t, err)
+		require.Greater(t, m.store.Flushed(), offset)
+	}
+}
