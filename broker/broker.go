@@ -130,23 +130,21 @@ func (b *Broker) openStore() error {
 	b.host = b.set.StoreHost(int(b.set.ListenPort))
 	var err error
 	b.store, err = commitlog.Open(commitlog.Options{
-		RootDir:           b.set.StorePathRootDir,
-		CommitLogDir:      b.set.StorePathCommitLog,
-		SegmentSize:       b.set.MappedFileSizeCommitLog,
-		ConsumeQueueUnits: b.set.ConsumeQueueUnits(),
-		SyncFlush:         b.syncFlush(),
-		FlushInterval:     b.set.FlushIntervalCommitLog.Duration(),
-		FlushThorough:     b.set.FlushCommitLogThoroughInterval.Duration(),
-		FlushLeastPages:   b.set.FlushCommitLogLeastPages,
-		Logger:            b.log.Named("store"),
+		RootDir:            b.set.StorePathRootDir,
+		CommitLogDir:       b.set.StorePathCommitLog,
+		SegmentSize:        b.set.MappedFileSizeCommitLog,
+		ConsumeQueueUnits:  b.set.ConsumeQueueUnits(),
+		SyncFlush:          b.syncFlush(),
+		FlushInterval:      b.set.FlushIntervalCommitLog.Duration(),
+		FlushThorough:      b.set.FlushCommitLogThoroughInterval.Duration(),
+		FlushLeastPages:    b.set.FlushCommitLogLeastPages,
+		QueueFlushInterval: b.set.FlushIntervalConsumeQueue.Duration(),
+		QueueFlushThorough: b.set.FlushConsumeQueueThoroughInterval.Duration(),
+		DelayLevels:        b.set.DelayLevels(),
+		Slave:              b.isSlave(),
+		Logger:             b.log.Named("store"),
 	})
-	if err != nil {
-		return err
-	}
-	if err := b.store.SetSlave(b.isSlave()); err != nil {
-		return fmt.Errorf("brokerRole=%s: %w", b.set.BrokerRole, err)
-	}
-	return nil
+	return err
 }
 
 // startEmbedded runs a name server in the process where the settings ask for one.
@@ -200,10 +198,6 @@ func (b *Broker) announce() {
 		zap.String("broker", b.set.BrokerName), zap.Int64("id", b.set.BrokerID), zap.String("role", string(b.set.BrokerRole)),
 		zap.Stringer("address", b.Addr()), zap.String("rule", b.set.ReplicationRule()), zap.String("store", b.set.StorePathRootDir),
 		zap.Int64("logMin", b.store.MinOffset()), zap.Int64("logEnd", b.store.End()), zap.Duration("took", time.Since(b.started)))
-	if b.set.BrokerRole == settings.SyncMaster && b.set.InSyncReplicas == 1 {
-		b.log.Warn("inSyncReplicas=1 turns the synchronous double write off: a send is answered before any slave has it; " +
-			"remove the setting to wait for one slave")
-	}
 }
 
 // Close stops accepting, answers what is in flight, tells the name servers, saves the tables, flushes and closes the store. What is not

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"tandem/broker/tables"
 	"tandem/codec"
 )
 
@@ -127,9 +128,13 @@ func (r *registrar) register(addr string) error {
 	return nil
 }
 
-// registeredTopics is the topic table as the name servers see it: with no more permission than the broker has.
+// registeredTopics is the topic table as the name servers see it: with no more permission than the broker has, and without the
+// model for new topics where sends may not create any.
 func (b *Broker) registeredTopics() codec.TopicConfigs {
 	all := b.topics.Snapshot()
+	if !b.set.AutoCreateTopicEnable {
+		delete(all.TopicConfigTable, tables.DefaultTopic)
+	}
 	if perm := int32(b.set.BrokerPermission); perm&6 != 6 {
 		for name, cfg := range all.TopicConfigTable {
 			cfg.Perm &= perm

@@ -388,3 +388,12 @@ func TestOddValuesOfAPropertiesFileAreTakenLiterally(t *testing.T) {
 		})
 	}
 }
+
+func TestAFileWithAllOfRocketMQsDefaultsStarts(t *testing.T) {
+	for _, version := range []string{"5.5.0", "4.9.7"} {
+		s, warnings, err := Load("testdata/rocketmq-"+version+"-defaults.conf", nil)
+		require.NoError(t, err, version)
+		require.NoError(t, s.Validate(), version)
+		require.NotEmpty(t, warnings, version)
+	}
+}

@@ -245,6 +245,27 @@ func TestAFailedSaveIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestAChangeDuringASaveIsInTheNextOne(t *testing.T) {
+	forEachKind(t, func(t *testing.T, k kind) {
+		f := savedTwice(t, k)
+		var p persistent
+		once := true
+		f.sync = func(*os.File) error {
+			if once {
+				once = false
+				k.step(p, 4) // also: nobody who changes the table waits for the disk
+			}
+			return nil
+		}
+		p = reopen(t, k, f)
+		k.step(p, 3)
+		require.NoError(t, p.Persist())
+		require.Equal(t, 3, k.at(reopen(t, k, f)))
+		require.NoError(t, p.Persist())
+		require.Equal(t, 4, k.at(reopen(t, k, f)))
+	})
+}
+
 // A crash may leave any prefix of a save's steps behind.
 func TestACrashAtAnyStepOfASaveLeavesTheOldOrTheNewTable(t *testing.T) {
 	forEachKind(t, func(t *testing.T, k kind) {
