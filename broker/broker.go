@@ -16,7 +16,6 @@ import (
 	"tandem/broker/tables"
 	"tandem/commitlog"
 	"tandem/engine"
-	"tandem/nameserver"
 	"tandem/transfer"
 )
 
@@ -46,7 +45,6 @@ type Broker struct {
 	server   *engine.Server
 	outbound *engine.Client
 	pool     *engine.Pool
-	embedded *nameserver.Server
 
 	// master is set while the role is a master's, slave while it is a slave's.
 	master atomic.Pointer[transfer.Master]
@@ -91,9 +89,6 @@ func (b *Broker) start() error {
 	b.outbound = engine.NewClient(engine.ClientOptions{Logger: b.log.Named("client")})
 	b.pool = engine.NewPool(poolWorkers, poolQueue)
 	b.peer = newMasterPeer(b)
-	if err := b.startEmbedded(); err != nil {
-		return err
-	}
 	b.store.OnDispatched(func(q *commitlog.Queue, _, _ int64) { b.holds.wake(q) })
 	if err := b.takeRole(); err != nil {
 		return err
@@ -145,19 +140,6 @@ func (b *Broker) openStore() error {
 		Logger:             b.log.Named("store"),
 	})
 	return err
-}
-
-// startEmbedded runs a name server in the process where the settings ask for one.
-func (b *Broker) startEmbedded() error {
-	if b.set.EmbeddedNamesrvPort == 0 {
-		return nil
-	}
-	ns, err := nameserver.Start(nameserver.Options{Addr: b.set.EmbeddedNamesrvAddr(), Logger: b.log.Named("namesrv")})
-	if err != nil {
-		return fmt.Errorf("embeddedNamesrvPort=%d: %w", b.set.EmbeddedNamesrvPort, err)
-	}
-	b.embedded = ns
-	return nil
 }
 
 func (b *Broker) listen() error {
@@ -239,11 +221,6 @@ func (b *Broker) release() error {
 	}
 	if b.pool != nil {
 		b.pool.Close()
-	}
-	if b.embedded != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		keep("closing the embedded name server", b.embedded.Shutdown(ctx))
-		cancel()
 	}
 	if b.store != nil {
 		keep("saving the tables", b.persist())

@@ -26,9 +26,6 @@ type registrar struct {
 
 func newRegistrar(b *Broker) *registrar {
 	r := &registrar{b: b, servers: b.set.NameServers()}
-	if b.embedded != nil {
-		r.servers = append(r.servers, b.embedded.Addr().String())
-	}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	for range r.servers {
 		r.changes = append(r.changes, make(chan struct{}, 1))

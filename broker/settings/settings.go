@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -149,8 +150,23 @@ func (s *Settings) ReplicationRule() string {
 	}
 }
 
-// NameServers is namesrvAddr as a list of host:port; empty if there is none.
-func (s *Settings) NameServers() []string { return splitList(s.NamesrvAddr) }
+// NameServers is namesrvAddr as a list of host:port, and the name server of this process where there is one; empty if there
+// is none.
+func (s *Settings) NameServers() []string {
+	servers := splitList(s.NamesrvAddr)
+	if s.EmbeddedNamesrvPort == 0 {
+		return servers
+	}
+	host := s.BindAddress
+	if a, err := netip.ParseAddr(host); err != nil || a.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	own := net.JoinHostPort(host, strconv.Itoa(int(s.EmbeddedNamesrvPort)))
+	if slices.Contains(servers, own) {
+		return servers
+	}
+	return append(servers, own)
+}
 
 // ConsumeQueueUnits is the number of 20-byte units in a consume queue file.
 func (s *Settings) ConsumeQueueUnits() int { return s.MappedFileSizeConsumeQueue / consumeQueueUnit }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"tandem/broker"
 	"tandem/broker/settings"
 )
 
@@ -72,7 +71,7 @@ func runBroker(s *settings.Settings, warnings []settings.Warning, stderr io.Writ
 		log.Warn(w.Text)
 	}
 	logSettings(log, s)
-	return serve(func() (*broker.Broker, error) { return broker.Start(s, log) }, log)
+	return serve(func() (*host, error) { return startHost(s, log) }, log)
 }
 
 // logSettings writes what was given in one line, and every value in force where the level asks for it.
