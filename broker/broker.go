@@ -188,9 +188,12 @@ func (b *Broker) Close(ctx context.Context) error {
 	if b.closed.Swap(true) {
 		return nil
 	}
+	var errs []error
+	if s := b.slave.Load(); s != nil { // first of all, so that the master stops counting on this slave
+		errs = append(errs, s.Close())
+	}
 	b.registrar.unregister(ctx)
 	b.holds.close()
-	var errs []error
 	if err := b.server.Shutdown(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("closing the remoting port: %w", err))
 	}

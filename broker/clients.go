@@ -21,6 +21,7 @@ type clients struct {
 	mu        sync.RWMutex
 	consumers map[string]*consumerGroup
 	producers map[string]map[uint64]*client // by group and connection
+	conns     map[uint64]bool               // those that ever sent a heartbeat: only their end concerns a group
 }
 
 const clientExpiry = 120 * time.Second
@@ -49,7 +50,7 @@ type subscription struct {
 }
 
 func newClients(b *Broker) *clients {
-	return &clients{b: b, consumers: map[string]*consumerGroup{}, producers: map[string]map[uint64]*client{}}
+	return &clients{b: b, consumers: map[string]*consumerGroup{}, producers: map[string]map[uint64]*client{}, conns: map[uint64]bool{}}
 }
 
 // heartbeat takes a client's own account of its groups and subscriptions.
@@ -119,6 +120,7 @@ func (cs *clients) addProducer(group string, c client) {
 		cs.producers[group] = map[uint64]*client{}
 	}
 	cs.producers[group][c.conn.ID()] = &c
+	cs.conns[c.conn.ID()] = true
 }
 
 // addConsumer takes a member's word; changed says that the group's members or its subscriptions are others now.
@@ -130,6 +132,7 @@ func (cs *clients) addConsumer(d *codec.ConsumerData, c client) (changed bool) {
 		g = &consumerGroup{members: map[uint64]*client{}, subscriptions: map[string]subscription{}}
 		cs.consumers[d.GroupName] = g
 	}
+	cs.conns[c.conn.ID()] = true
 	old := g.members[c.conn.ID()]
 	changed = old == nil || old.id != c.id
 	g.members[c.conn.ID()] = &c
@@ -229,6 +232,11 @@ func (cs *clients) removeConsumer(group string, conn uint64) (removed bool) {
 func (cs *clients) disconnected(c engine.Conn) {
 	id := c.ID()
 	cs.mu.Lock()
+	if !cs.conns[id] {
+		cs.mu.Unlock()
+		return
+	}
+	delete(cs.conns, id)
 	for group := range cs.producers {
 		cs.removeProducer(group, id)
 	}

@@ -2,14 +2,17 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
 
+	"tandem/broker/settings"
 	"tandem/codec"
 	"tandem/transfer"
 )
@@ -112,8 +115,11 @@ func (p *masterPeer) Hello(ctx context.Context, haLocal netip.AddrPort) error {
 	return err
 }
 
-// Range is the part of the log the master holds.
+// Range is the part of the log the master holds. It fails if the broker asked cannot be this slave's master.
 func (p *masterPeer) Range(ctx context.Context) (lowest, end int64, err error) {
+	if err := p.check(ctx); err != nil {
+		return 0, 0, err
+	}
 	resp, err := p.call(ctx, codec.ReqGetBrokerRuntimeInfo, nil)
 	if err != nil {
 		return 0, 0, err
@@ -131,6 +137,39 @@ func (p *masterPeer) Range(ctx context.Context) (lowest, end int64, err error) {
 		}
 	}
 	return lowest, end, nil
+}
+
+// ErrNotTheMaster means that a slave asked a broker that cannot be its master.
+var ErrNotTheMaster = errors.New("not this slave's master")
+
+// check compares what master and slave must agree on: the name, and the size of the segments, by which log files are cut.
+func (p *masterPeer) check(ctx context.Context) error {
+	resp, err := p.call(ctx, codec.ReqGetBrokerConfig, nil)
+	if err != nil {
+		return err
+	}
+	addr, err := p.remoting()
+	if err != nil {
+		return err
+	}
+	theirs := map[string]string{}
+	for line := range strings.Lines(string(resp.Body)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			theirs[key] = value
+		}
+	}
+	for key, ours := range map[string]string{
+		"brokerName":              p.b.set.BrokerName,
+		"mappedFileSizeCommitLog": strconv.FormatInt(p.b.set.MappedFileSizeCommitLog, 10),
+	} {
+		if got, known := theirs[key]; known && got != ours {
+			return fmt.Errorf("%w: the broker at %s has %s=%s, this slave has %s; they must be the same", ErrNotTheMaster, addr, key, got, ours)
+		}
+	}
+	if theirs["brokerRole"] == string(settings.Slave) {
+		return fmt.Errorf("%w: the broker at %s has brokerRole=SLAVE; correct masterAddr or haMasterAddress", ErrNotTheMaster, addr)
+	}
+	return nil
 }
 
 // Record is the master's record at an offset.

@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -206,5 +207,14 @@ func TestSyncFlushAnswersWhenTheDiskHasIt(t *testing.T) {
 		_, offset, err := codec.ParseMessageID(resp.Ext["msgId"])
 		require.NoError(t, err)
 		require.Greater(t, m.store.Flushed(), offset)
+	}
+}
+
+func TestASlaveNamesWhatItsMasterMustShareWithIt(t *testing.T) {
+	m := startBroker(t, nil)
+	for key, value := range map[string]string{"brokerName": "other", "mappedFileSizeCommitLog": "2097152"} {
+		s := startSlave(t, m, "1", map[string]string{key: value})
+		require.Eventually(t, func() bool { return strings.Contains(s.slave.Load().Status().LastError, key+"=") }, 10*time.Second, 5*time.Millisecond)
+		require.Zero(t, s.store.End())
 	}
 }
