@@ -25,14 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
 // testBroker is a broker on free ports of the loopback, with a client to ask it.
 type testBroker struct {
 	*Broker
-	t      *testing.T
+	t      testing.TB
 	client *engine.Client
 	addr   string
 	conf   map[string]string
 }
 
 // startBroker starts a broker with small files; conf overrides its settings.
-func startBroker(t *testing.T, conf map[string]string) *testBroker {
+func startBroker(t testing.TB, conf map[string]string) *testBroker {
 	t.Helper()
 	port := freePorts(t)
 	all := map[string]string{
@@ -47,7 +47,7 @@ func startBroker(t *testing.T, conf map[string]string) *testBroker {
 }
 
 // runBroker starts a broker with exactly these settings.
-func runBroker(t *testing.T, conf map[string]string) *testBroker {
+func runBroker(t testing.TB, conf map[string]string) *testBroker {
 	t.Helper()
 	set, _, err := settings.Load("", conf)
 	require.NoError(t, err)
@@ -62,14 +62,14 @@ func runBroker(t *testing.T, conf map[string]string) *testBroker {
 	return tb
 }
 
-func testContext(t *testing.T) context.Context {
+func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // freePorts finds a port whose neighbours (VIP two below, HA one above) are free too.
-func freePorts(t *testing.T) int {
+func freePorts(t testing.TB) int {
 	t.Helper()
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -131,7 +131,7 @@ func (b *testBroker) pull(topic string, queue int, offset int64, expression stri
 }
 
 // bodies are the message bodies of a pull's answer.
-func bodies(t *testing.T, resp *codec.Command) []string {
+func bodies(t testing.TB, resp *codec.Command) []string {
 	t.Helper()
 	var got []string
 	for rest := resp.Body; len(rest) > 0; {
