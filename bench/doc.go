@@ -1,0 +1,14 @@
+// Package bench is the load generator and the side-by-side measurements. [Send] loads one broker, or all masters that a name
+// server knows, and reports throughput, round trips and errors; [Overhead] runs synchronous and asynchronous replication
+// in turns and reports their ratios; [Catchup] measures how fast an empty slave comes level. They work on any broker that
+// speaks RocketMQ's remoting protocol, except where they start the brokers themselves.
+//
+// The central type is [SendOptions]; what comes back is a plain struct whose JSON field names are stable, and which prints
+// itself as a table. Messages are made from pre-encoded frames in which only opaque, time and message key are patched, so
+// that the generator costs little beside the broker on the same machine; its own cost per message is part of the report.
+//
+// At full speed each connection has one goroutine that answers each burst of replies by one write of new messages. With a
+// rate each has two: one that writes by the clock, on a thread of its own, and one that reads. A round trip then counts from
+// the time at which the message was due, so that a broker that stalls does not hide its stall by holding up the generator.
+// All goroutines end before the functions return. The functions may be called from any goroutine, and at the same time.
+package bench

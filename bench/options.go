@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tandem/codec"
+)
+
+// ErrOptions says that a measurement was asked for with values that make no sense; the text names the value.
+var ErrOptions = errors.New("bad options")
+
+// SendOptions say what load to make. Addr or Namesrv must be given; zero values of the others mean their defaults.
+type SendOptions struct {
+	Addr    string // broker's remoting address, "host:port"
+	Namesrv string // or a name server's: the connections are spread over all masters that it knows
+
+	Label string // names the report, nothing else
+	Topic string // default "TandemBench"; made by the first message, or by the admin request if that is refused
+	Size  int    // body bytes; default 128
+	Conns int    // connections; default 4
+	Depth int    // messages in flight per connection; default 64
+
+	Rate float64 // messages per second over all connections; 0 is as fast as it goes
+
+	Duration time.Duration // of the measured part; default 10 s
+	Warmup   time.Duration // sending that is not measured, before it; default none
+	Messages int64         // stop after so many messages, warm-up included, if that is earlier; 0: no such limit
+	Drain    time.Duration // how long answers are waited for at the end; default 5 s
+
+	NoWait bool            // messages say WAIT=false: the broker answers without waiting for disk or slaves
+	Queues int             // default 4
+	Form   codec.Serialize // of the request headers; default JSON, as the clients send
+
+	Watch    []Watched      // processes whose memory and processor time are reported
+	Progress func(Progress) // called about five times a second, from one goroutine
+}
+
+// Progress is the state of a run.
+type Progress struct {
+	Elapsed, Total time.Duration
+	Answered       int64 // since the start, warm-up included
+}
+
+func (o SendOptions) withDefaults() SendOptions {
+	if o.Topic == "" {
+		o.Topic = "TandemBench"
+	}
+	orDefault(&o.Size, 128)
+	orDefault(&o.Conns, 4)
+	orDefault(&o.Depth, 64)
+	orDefault(&o.Queues, 4)
+	orDefault(&o.Duration, 10*time.Second)
+	orDefault(&o.Drain, 5*time.Second)
+	return o
+}
+
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Largest values that make sense on one machine.
+const (
+	maxConns  = 4096
+	maxSize   = codec.MaxFrameSize - 64<<10
+	maxQueues = 1024
+)
+
+func (o SendOptions) validate() error {
+	if (o.Addr == "") == (o.Namesrv == "") {
+		return fmt.Errorf("%w: give a broker's address or a name server's, one of the two", ErrOptions)
+	}
+	if o.Rate < 0 {
+		return fmt.Errorf("%w: rate %g, 0 or more is expected", ErrOptions, o.Rate)
+	}
+	for _, c := range []struct {
+		name      string
+		value     int64
+		low, high int64
+	}{
+		{"size", int64(o.Size), 1, maxSize},
+		{"conns", int64(o.Conns), 1, maxConns},
+		{"depth", int64(o.Depth), 1, maxDepth},
+		{"queues", int64(o.Queues), 1, maxQueues},
+		{"messages", o.Messages, 0, 1 << 62},
+		{"duration", int64(o.Duration), 1, 1 << 62},
+		{"warm-up", int64(o.Warmup), 0, 1 << 62},
+		{"drain", int64(o.Drain), 1, 1 << 62},
+	} {
+		if c.value < c.low || c.value > c.high {
+			return fmt.Errorf("%w: %s %d, %d to %d is expected", ErrOptions, c.name, c.value, c.low, c.high)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"math"
+	"slices"
+)
+
+// Series is a row of values that were measured under the same conditions, with its median and spread.
+type Series struct {
+	Values []float64 `json:"values"` // in the order in which they were measured
+	Median float64   `json:"median"`
+	Low    float64   `json:"low"`
+	High   float64   `json:"high"`
+}
+
+// newSeries sums up values. Of an even number of them the median is the mean of the middle two; of none it is 0. Values that are
+// no finite numbers are kept in the row, as 0, and count for nothing.
+func newSeries(values []float64) Series {
+	s := Series{Values: slices.Clone(values)}
+	var good []float64
+	for i, v := range s.Values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			s.Values[i] = 0
+			continue
+		}
+		good = append(good, v)
+	}
+	if len(good) == 0 {
+		return s
+	}
+	slices.Sort(good)
+	n := len(good)
+	s.Low, s.High = good[0], good[n-1]
+	s.Median = (good[(n-1)/2] + good[n/2]) / 2
+	return s
+}
+
+// ratios divides pair by pair: the k-th value of what by the k-th of base. Slow changes of the machine's mood hit both
+// of a pair and so leave the ratio alone.
+func ratios(what, base []float64) Series {
+	out := make([]float64, min(len(what), len(base)))
+	for i := range out {
+		out[i] = what[i] / base[i]
+	}
+	return newSeries(out)
+}

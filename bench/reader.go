@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"tandem/codec"
+)
+
+const readBuffer = 64 << 10
+
+// frameReader cuts a stream into frames, reading as much at once as there is.
+type frameReader struct {
+	r          io.Reader
+	buf        []byte
+	start, end int // what was read and not yet handed out
+}
+
+func newFrameReader(r io.Reader) *frameReader {
+	return &frameReader{r: r, buf: make([]byte, readBuffer)}
+}
+
+// fill makes one Read.
+func (f *frameReader) fill() error {
+	if f.start > 0 {
+		f.end = copy(f.buf, f.buf[f.start:f.end])
+		f.start = 0
+	}
+	if f.end == len(f.buf) {
+		f.buf = append(f.buf, make([]byte, len(f.buf))...)
+	}
+	n, err := f.r.Read(f.buf[f.end:])
+	f.end += n
+	if n > 0 {
+		return nil // an error comes again
+	}
+	return err
+}
+
+// next returns a whole frame, length field included, valid until the next fill; nil if more must be read.
+func (f *frameReader) next() ([]byte, error) {
+	rest := f.buf[f.start:f.end]
+	if len(rest) < 4 {
+		return nil, nil
+	}
+	n := binary.BigEndian.Uint32(rest)
+	if n < 4 || n > codec.MaxFrameSize {
+		return nil, fmt.Errorf("%w: the broker sent a length of %d", codec.ErrFrame, n)
+	}
+	if len(rest) < 4+int(n) {
+		return nil, nil
+	}
+	f.start += 4 + int(n)
+	return rest[:4+n], nil
+}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"sync/atomic"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"tandem/codec"
+)
+
+// window is the measured part of a run, in nanoseconds since its start.
+type window struct{ from, to int64 }
+
+func (w window) has(t int64) bool { return t >= w.from && t < w.to }
+
+// recorder collects one connection's answers. It belongs to the goroutine that reads them.
+type recorder struct {
+	window
+	sent, acked, inTime int64 // inTime: SUCCESS answers that came within the window
+	errors              map[string]int64
+	firstError          string
+	trips               *hdr.Histogram
+	answered            *atomic.Int64 // of the run, for its progress
+}
+
+func newRecorder(w window, answered *atomic.Int64) *recorder {
+	return &recorder{window: w, errors: map[string]int64{}, trips: newHistogram(), answered: answered}
+}
+
+// answer takes the reply that came at now to a message sent (or due) at sent.
+func (r *recorder) answer(v *codec.View, sent, now int64) {
+	if v.Code == codec.Success && r.has(now) {
+		r.inTime++
+	}
+	if v.Code != codec.Success && r.firstError == "" {
+		r.firstError = codec.CodeName(v.Code) + ": " + v.Remark()
+	}
+	if !r.has(sent) {
+		return
+	}
+	r.sent++
+	if v.Code != codec.Success {
+		r.errors[codec.CodeName(v.Code)]++
+		return
+	}
+	r.acked++
+	record(r.trips, now-sent)
+}
+
+// fail counts a message that was sent (or due) at sent and will get no answer.
+func (r *recorder) fail(sent int64, name, why string) {
+	if r.firstError == "" {
+		r.firstError = name + ": " + why
+	}
+	if r.has(sent) {
+		r.sent++
+		r.errors[name]++
+	}
+}
+
+// merge adds o's counts to r's.
+func (r *recorder) merge(o *recorder) {
+	r.sent += o.sent
+	r.acked += o.acked
+	r.inTime += o.inTime
+	for name, n := range o.errors {
+		r.errors[name] += n
+	}
+	if r.firstError == "" {
+		r.firstError = o.firstError
+	}
+	r.trips.Merge(o.trips)
+}

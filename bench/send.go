@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const progressEvery = 200 * time.Millisecond
+
+// Send makes the load that o asks for and reports what came of it. Errors that brokers answer are counted in the report; the
+// function's own error says that the run could not be made: ErrOptions, no broker there, or one that refuses the topic. If the
+// context ends the run stops, and the report covers what was measured until then.
+func Send(ctx context.Context, o SendOptions) (SendReport, error) {
+	o = o.withDefaults()
+	if err := o.validate(); err != nil {
+		return SendReport{}, err
+	}
+	addrs, err := prepare(ctx, o)
+	if err != nil {
+		return SendReport{}, err
+	}
+	r, err := newRun(o)
+	if err != nil {
+		return SendReport{}, err
+	}
+	return r.measure(ctx, addrs)
+}
+
+func newRun(o SendOptions) (*run, error) {
+	r := &run{SendOptions: o, window: window{int64(o.Warmup), int64(o.Warmup + o.Duration)}}
+	r.left.Store(o.Messages)
+	body := payload(o.Size)
+	for q := range o.Queues {
+		f, err := newFrame(message{topic: o.Topic, queue: q, nums: o.Queues, wait: !o.NoWait, form: o.Form, body: body})
+		if err != nil {
+			return nil, err
+		}
+		r.frames = append(r.frames, f)
+	}
+	return r, nil
+}
+
+// measure runs all links side by side, and what watches them.
+func (r *run) measure(ctx context.Context, addrs []string) (SendReport, error) {
+	r.start = time.Now()
+	links := make([]*link, r.Conns)
+	paced := make([]*pacedLoop, 0, r.Conns)
+	cpu := selfCPU()
+	watch := startWatch(r)
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range links {
+		links[i] = newLink(r, addrs[i%len(addrs)], i)
+		if r.Rate == 0 {
+			g.Go(func() error { return links[i].runClosed(gctx) })
+			continue
+		}
+		p := links[i].newPaced(r.Conns)
+		paced = append(paced, p)
+		g.Go(func() error { return p.run(gctx) })
+	}
+	err := g.Wait()
+	end := r.now()
+	processes := watch.stop()
+	if err != nil && ctx.Err() == nil {
+		return SendReport{}, err
+	}
+	for _, p := range paced {
+		p.unsent(ctx)
+	}
+	rep := r.report(addrs, links, paced, min(end, r.to))
+	rep.Processes = processes
+	if n := r.answered.Load(); n > 0 {
+		rep.GeneratorNs = float64(selfCPU()-cpu) / float64(n)
+	}
+	return rep, nil
+}
+
+// report sums up; end is when the measured part ended, in ns since the start.
+func (r *run) report(addrs []string, links []*link, paced []*pacedLoop, end int64) SendReport {
+	sum := newRecorder(r.window, &r.answered)
+	for _, l := range links {
+		sum.merge(l.rec)
+	}
+	rep := SendReport{
+		Label: r.Label, Addrs: addrs, Topic: r.Topic, Size: r.Size, Conns: r.Conns, Depth: r.Depth, Rate: r.Rate, NoWait: r.NoWait,
+		Sent: sum.sent, Acked: sum.acked, Errors: sum.errors, FirstError: sum.firstError, RoundTrip: latencyOf(sum.trips),
+	}
+	if end > r.from {
+		rep.Seconds = float64(end-r.from) / 1e9
+		rep.Throughput = float64(sum.inTime) / rep.Seconds
+		rep.MBps = rep.Throughput * float64(r.Size) / 1e6
+	}
+	if len(paced) > 0 {
+		late := newHistogram()
+		for _, p := range paced {
+			late.Merge(p.late)
+		}
+		l := latencyOf(late)
+		rep.Late = &l
+	}
+	return rep
+}
+
+// selfCPU is the processor time that this process has used.
+func selfCPU() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Err is nil if every message was acknowledged, and otherwise names what was not.
+func (r SendReport) Err() error {
+	if len(r.Errors) == 0 {
+		return nil
+	}
+	return errors.New("not every message was acknowledged: " + r.errorText())
+}
