@@ -1,0 +1,53 @@
+//go:build !race
+
+package commitlog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The race detector makes some of the runtime's own shortcuts allocate, so these promises are kept without it.
+
+func TestAppendReadAndDispatchDoNotAllocate(t *testing.T) {
+	s := openTest(t, bigOptions(t))
+	var l []*Append
+	for i := range 16 {
+		l = append(l, item(s, message{topic: "T", queue: int32(i % 4), body: strings.Repeat("x", 100), tag: "TagA"}))
+	}
+	hook := countingHook{new(int)}
+	s.Append(l, hook)
+	waitDispatched(t, s)
+	require.Zero(t, testing.AllocsPerRun(200, func() { s.Append(l, hook) }))
+	waitDispatched(t, s)
+
+	s.SetVisible(func() int64 { return 0 })
+	d := s.dispatch
+	require.Zero(t, testing.AllocsPerRun(50, func() {
+		s.Append(l, hook)
+		if _, err := d.round(s.End()); err != nil {
+			t.Error(err)
+		}
+	}))
+	s.SetVisible(nil)
+
+	q := s.Queue("T", 0)
+	units := make([]Unit, 32)
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		n, err := q.Read(5, units)
+		if n != 32 || err != nil {
+			t.Error(n, err)
+		}
+		sl, err := s.Read(units[0].Offset, int(units[0].Size))
+		if err != nil {
+			t.Error(err)
+		}
+		sl.Release()
+	}))
+}
+
+type countingHook struct{ n *int }
+
+func (c countingHook) Appended(*Append) { *c.n++ }

@@ -1,0 +1,439 @@
+package commitlog
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"tandem/codec"
+)
+
+const (
+	roundRecords    = 4096    // records placed before their units are written
+	roundBytes      = 8 << 20 // log bytes, likewise
+	keepPending     = 64 << 10
+	dispatchRetry   = 100 * time.Millisecond
+	scheduleTopic   = "SCHEDULE_TOPIC_XXXX"
+	unknownLevelLag = time.Second
+)
+
+// lastRecord is the last record known to be whole, with its place and time.
+type lastRecord struct {
+	start, end int64
+	storeTime  int64
+}
+
+// dispatcher follows the log and writes the consume queues. Its lock is held for each round of work, and by whoever must
+// be sure that no round runs (cutting, deleting, taking a consistent picture).
+type dispatcher struct {
+	s *Store
+
+	mu      sync.Mutex
+	pos     int64      // next position to look at; equals s.dispatched between rounds
+	last    lastRecord // last record placed
+	touched []*Queue   // with pending units
+	e       entry
+	recover bool // recovery: units already there are compared, not written again
+	late    bool // recovery did not begin at the oldest record
+	holes   bool // a queue lacks numbers: the next start must build it anew
+
+	stuckAt int64 // limit at which the last round could not go on
+	wake    chan struct{}
+	idle    atomic.Bool
+	stop    chan struct{}
+	done    chan struct{}
+	fault   atomic.Pointer[error] // the bad record at which dispatch stands still
+	unsaved atomic.Pointer[error] // why units could not be written at the last try
+}
+
+func newDispatcher(s *Store) *dispatcher {
+	return &dispatcher{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+}
+
+// poke wakes the dispatcher if it sleeps. Cheap enough for every append section.
+func (d *dispatcher) poke() {
+	if d.idle.Load() {
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (d *dispatcher) run() {
+	defer close(d.done)
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		more, err := d.round(d.s.visible())
+		if err != nil {
+			retry.Reset(dispatchRetry)
+		}
+		if more && err == nil {
+			select {
+			case <-d.stop:
+				return
+			default:
+				continue
+			}
+		}
+		d.idle.Store(true)
+		if err == nil && d.s.visible() > d.limitSeen() {
+			d.idle.Store(false)
+			continue
+		}
+		select {
+		case <-d.wake:
+		case <-retry.C:
+		case <-d.stop:
+			return
+		}
+		d.idle.Store(false)
+	}
+}
+
+func (d *dispatcher) limitSeen() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.stuckAt
+}
+
+// round places what lies below limit, up to a bound, and writes the units. more means that another round may find work.
+// An error is one of writing units: nothing is lost, the round is finished by the next call.
+func (d *dispatcher) round(limit int64) (more bool, err error) {
+	d.mu.Lock()
+	more, moved, err := d.roundLocked(limit)
+	d.mu.Unlock()
+	if f := d.s.onRound.Load(); f != nil && moved && !d.recover {
+		(*f)()
+	}
+	return more, err
+}
+
+// roundLocked is round for holders of d.mu; moved means that the dispatched position did.
+func (d *dispatcher) roundLocked(limit int64) (more, moved bool, err error) {
+	if !d.recover {
+		limit = min(limit, d.s.written.Load()) // the log may have been cut since the limit was read
+	}
+	stop, err := d.collect(limit)
+	d.stuckAt = limit
+	if err != nil {
+		return false, false, err
+	}
+	if err = d.flushUnits(); err != nil {
+		return false, false, err
+	}
+	if moved = d.pos > d.s.dispatched.Load(); moved {
+		d.s.dispatched.Store(d.pos)
+	}
+	return moved && !stop, moved, nil
+}
+
+// collect walks records and gathers their units. stop means that nothing more can be done below this limit.
+func (d *dispatcher) collect(limit int64) (stop bool, err error) {
+	if len(d.touched) > 0 { // an earlier write failed: finish that first
+		return false, nil
+	}
+	from := d.pos
+	for n := 0; n < roundRecords && d.pos-from < roundBytes; {
+		g := d.s.segs.pin(d.pos)
+		if g == nil {
+			return true, nil
+		}
+		mem, err := g.bytes()
+		if err != nil {
+			g.unpin()
+			return true, err
+		}
+		k, stopped := d.collectSegment(g, mem, min(limit, g.end()), from, roundRecords-n)
+		g.unpin()
+		n += k
+		if stopped {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (d *dispatcher) collectSegment(g *segment, mem []byte, limit, from int64, most int) (n int, stop bool) {
+	full := d.recover || d.s.slave.Load()
+	for n < most && d.pos-from < roundBytes && d.pos < g.end() {
+		if d.pos >= limit {
+			return n, true
+		}
+		switch d.e.inspect(mem[d.pos-g.base:limit-g.base], d.pos, g.end()-d.pos, full) {
+		case findRecord:
+			if d.recover && d.e.torn(mem[d.e.end()-g.base:]) {
+				return n, true
+			}
+			d.place(&d.e)
+			if d.recover {
+				d.s.report.Records++
+			}
+			d.last = lastRecord{start: d.pos, end: d.e.end(), storeTime: d.e.rec.StoreTimestamp}
+			d.pos = d.e.end()
+			n++
+		case findBlank:
+			if d.e.end() > limit {
+				return n, true
+			}
+			d.pos = d.e.end()
+		case findShort:
+			return n, true
+		case findEmpty:
+			d.fail(fmt.Errorf("%w: nothing at %d, but the log ends at %d", ErrCorrupt, d.pos, limit))
+			return n, true
+		case findBad:
+			d.fail(d.e.why)
+			return n, true
+		}
+	}
+	return n, false
+}
+
+// fail records, once, why dispatch stands still.
+func (d *dispatcher) fail(err error) {
+	if d.recover {
+		return
+	}
+	if old := d.fault.Load(); old != nil && (*old).Error() == err.Error() {
+		return
+	}
+	d.fault.Store(&err)
+	d.s.log.Error("consume queues stand still at a bad record", zap.Int64("offset", d.pos), zap.Error(err))
+}
+
+// place puts one record's unit among the pending ones of its queue.
+func (d *dispatcher) place(e *entry) {
+	r := &e.rec
+	if !takesQueueEntry(r.SysFlag) {
+		return
+	}
+	q := d.s.queues.getBytes(r.Topic, r.QueueID)
+	if q == nil {
+		if q = d.newQueue(e); q == nil {
+			return
+		}
+	}
+	if e.pos < q.floor {
+		return
+	}
+	n, next := r.QueueOffset, q.from+int64(len(q.pending)/UnitSize)
+	if len(q.pending) == 0 {
+		next = q.max.Load()
+	}
+	if n < next {
+		if d.recover && n < q.first { // the queue's first files are gone
+			d.holes, q.damaged = true, true
+		}
+		return // known already
+	}
+	if n >= maxNumber || !q.virgin && n-next > maxGap {
+		d.misplaced(e)
+		return
+	}
+	if len(q.pending) == 0 {
+		q.from = next
+		d.touched = append(d.touched, q)
+	}
+	if n > next {
+		d.fill(q, next, n)
+	}
+	q.tag = d.tagsCode(r)
+	q.pending = Unit{Offset: e.pos, Size: int32(e.size), TagsCode: q.tag}.append(q.pending)
+}
+
+func (d *dispatcher) newQueue(e *entry) *Queue {
+	r := &e.rec
+	if e.pos < d.s.queues.floor(r.Topic) {
+		return nil // of a topic that was deleted later on
+	}
+	if hasPlace(r) {
+		return d.s.queues.getOrAdd(d.s, string(r.Topic), r.QueueID)
+	}
+	d.misplaced(e)
+	return nil
+}
+
+// maxNumber bounds a queue's numbers, and maxGap how many may be missing at a place: more is not a gap, but a bad number, which no
+// checksum covers.
+const (
+	maxNumber = 1 << 56
+	maxGap    = 1 << 20
+)
+
+// hasPlace tells whether a record's topic, queue and number can be those of a unit.
+func hasPlace(r *codec.Record) bool {
+	return ValidTopic(string(r.Topic)) && r.QueueID >= 0 && r.QueueOffset >= 0 && r.QueueOffset < maxNumber
+}
+
+func (d *dispatcher) misplaced(e *entry) {
+	r := &e.rec
+	d.s.log.Error("record has no place in any consume queue", zap.Int64("offset", e.pos),
+		zap.ByteString("topic", r.Topic), zap.Int32("queue", r.QueueID), zap.Int64("number", r.QueueOffset))
+}
+
+// fill pads the numbers [next, n) of a queue: the rest of the first file's front if the queue begins here, else numbers
+// whose records are missing.
+func (d *dispatcher) fill(q *Queue, next, n int64) {
+	if q.virgin && len(q.pending) == 0 {
+		q.first = n - n%q.units()
+		q.from, next = q.first, q.first
+		q.min.Store(n)
+		if d.late { // its first records may lie before
+			d.holes, q.damaged = true, true
+		}
+	} else {
+		d.holes, q.damaged = true, true
+		if !d.recover {
+			d.s.log.Error("consume queue lacks numbers; it is built anew at the next start", zap.String("topic", q.topic),
+				zap.Int32("queue", q.id), zap.Int64("from", next), zap.Int64("to", n), zap.Int64("offset", d.pos))
+		}
+	}
+	for ; next < n; next++ {
+		q.pending = Unit{Size: fillerSize}.append(q.pending)
+	}
+}
+
+func (d *dispatcher) tagsCode(r *codec.Record) int64 {
+	if string(r.Topic) == scheduleTopic {
+		if v, ok := codec.Property(r.Properties, codec.PropDelay); ok {
+			if level, ok := parseLevel(v); ok && level > 0 {
+				return r.StoreTimestamp + d.s.opt.delay(level).Milliseconds()
+			}
+		}
+	}
+	tag, ok := codec.Property(r.Properties, codec.PropTags)
+	if !ok {
+		return 0
+	}
+	return codec.TagsCode(tag)
+}
+
+// parseLevel reads a small decimal number without making a string.
+func parseLevel(b []byte) (int, bool) {
+	if len(b) == 0 || len(b) > 9 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+// flushUnits writes all pending units and publishes them.
+func (d *dispatcher) flushUnits() error {
+	for len(d.touched) > 0 {
+		q := d.touched[len(d.touched)-1]
+		if err := d.flushQueue(q); err != nil {
+			return d.keepUnsaved(q, err)
+		}
+		d.touched = d.touched[:len(d.touched)-1]
+		if d.unsaved.Load() != nil {
+			d.unsaved.Store(nil)
+			d.s.log.Info("consume queues are written again")
+		}
+	}
+	return nil
+}
+
+// keepUnsaved records why units could not be written.
+func (d *dispatcher) keepUnsaved(q *Queue, err error) error {
+	err = fmt.Errorf("consume queue %s/%d: %w", q.topic, q.id, err)
+	if old := d.unsaved.Load(); old == nil || (*old).Error() != err.Error() {
+		d.s.log.Error("consume queue not written, trying again", zap.Error(err))
+	}
+	d.unsaved.Store(&err)
+	return err
+}
+
+func (d *dispatcher) flushQueue(q *Queue) error {
+	if q.dead.Load() {
+		q.pending = q.pending[:0]
+		return nil
+	}
+	for b, n := q.pending, q.from; len(b) > 0; {
+		base := n - n%q.units()
+		part := b[:min(int64(len(b)), (base+q.units()-n)*UnitSize)]
+		if err := d.writeUnits(fileKey{q, base}, part, (n-base)*UnitSize); err != nil {
+			return err
+		}
+		b = b[len(part):]
+		n += int64(len(part) / UnitSize)
+	}
+	q.virgin = false
+	end := q.from + int64(len(q.pending)/UnitSize)
+	q.max.Store(end)
+	if q.pending = q.pending[:0]; cap(q.pending) > keepPending {
+		q.pending = nil
+	}
+	if f := d.s.onDispatched.Load(); f != nil && !d.recover {
+		(*f)(q, end, q.tag)
+	}
+	return nil
+}
+
+func (d *dispatcher) writeUnits(key fileKey, b []byte, off int64) error {
+	o, err := d.s.files.get(key, true)
+	if err != nil {
+		return err
+	}
+	defer d.s.files.put(o)
+	if d.recover && sameBytes(o.f, b, off) {
+		return nil
+	}
+	d.s.dirty.wrote(key, len(b))
+	_, err = o.f.WriteAt(b, off)
+	return err
+}
+
+// Err tells why the store is not working as it should: a corrupt record that stops dispatch, consume queues that cannot be
+// written, or a failing flush. nil when all is well. It heals by itself where the cause can go away.
+func (s *Store) Err() error {
+	for _, p := range []*error{s.broken.Load(), s.dispatch.fault.Load(), s.dispatch.unsaved.Load(), s.flush.fault.Load()} {
+		if p != nil {
+			return *p
+		}
+	}
+	return nil
+}
+
+// visible is how far dispatch may go now.
+func (s *Store) visible() int64 {
+	end := s.written.Load()
+	if f := s.visibleTo.Load(); f != nil {
+		return min(end, (*f)())
+	}
+	return end
+}
+
+// WakeDispatch tells the dispatcher that the visible end may have moved.
+func (s *Store) WakeDispatch() { s.dispatch.poke() }
+
+// SetVisible sets the limit of dispatch: a master in a sync mode shows nothing whose send is unanswered. f is called by the
+// dispatcher and must be cheap and safe from any goroutine; nil means [Store.End]. At Close everything is dispatched.
+func (s *Store) SetVisible(f func() int64) {
+	if f == nil {
+		s.visibleTo.Store(nil)
+	} else {
+		s.visibleTo.Store(&f)
+	}
+	s.WakeDispatch()
+}
+
+// OnDispatched is called by the dispatcher once for each queue that got new entries, with the queue's new end and the
+// tagsCode of the last of them (there may be several with other tags). f may read positions and queues, but must not call
+// what takes the append lock: Append, RawBuffer, NextOffset, SetSlave, TruncateTo, Reset, DeleteTopic.
+func (s *Store) OnDispatched(f func(q *Queue, maxOffset int64, tagsCode int64)) {
+	s.onDispatched.Store(&f)
+}
+
+// OnDispatchRound is called by the dispatcher after each burst of OnDispatched.
+func (s *Store) OnDispatchRound(f func()) { s.onRound.Store(&f) }

@@ -1,0 +1,221 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"tandem/codec"
+	"tandem/commitlog"
+	"tandem/transfer/rules"
+)
+
+// Master serves the log to slaves on the HA port and knows what they hold. All its methods are safe from any goroutine.
+type Master struct {
+	o     MasterOptions
+	store *commitlog.Store
+	ring  *Ring
+	log   *zap.Logger
+	rules rules.Config
+
+	listener *net.TCPListener
+	addr     netip.AddrPort
+	poller   *gnet.Client
+	accepted chan struct{} // closed when no more connections come
+
+	sessions   atomic.Pointer[[]*session] // replaced, never changed
+	replicated atomic.Int64               // how far the needed slaves have it
+	floor      atomic.Int64               // see rules.State.Floor
+	asleep     atomic.Bool                // the expirer waits for a ticket
+	ticket     chan struct{}              // wakes it
+
+	mu      sync.Mutex // what follows
+	state   *rules.State
+	lastID  rules.SessionID
+	pending map[netip.AddrPort]promise
+	history history
+
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
+	closeOnce  sync.Once
+	closeErr   error
+}
+
+// promise is an identity that came before its connection did.
+type promise struct {
+	identity string
+	until    int64
+}
+
+// mostPromises bounds how many of them are kept.
+const mostPromises = 1024
+
+// NewMaster listens on the HA port and serves the store's log until Close. Errors: ErrOptions, ErrAddress.
+func NewMaster(o MasterOptions, store *commitlog.Store) (*Master, error) {
+	o.fill()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	m := newMaster(o, store)
+	if err := m.listen(); err != nil {
+		m.cancel()
+		return nil, err
+	}
+	m.goroutines.Go(m.accept)
+	m.goroutines.Go(m.expireTickets)
+	m.goroutines.Go(m.keepHouse)
+	m.log.Info("serving the log to slaves", zap.Stringer("addr", m.addr),
+		zap.String("rule", rules.Text(o.Sync, o.InSyncReplicas, o.MinInSyncReplicas)))
+	if o.Sync && m.rules.Need == 0 {
+		m.log.Warn("SYNC_MASTER with inSyncReplicas=1: no write waits for a slave; leave inSyncReplicas out, or set 2, to wait for one")
+	}
+	return m, nil
+}
+
+func newMaster(o MasterOptions, store *commitlog.Store) *Master {
+	m := &Master{
+		o: o, store: store, log: o.Logger,
+		rules: rules.Config{
+			Need: rules.Need(o.Sync, o.InSyncReplicas), MaxGap: o.MaxGapNotInSync, Housekeeping: o.Housekeeping.Milliseconds(),
+		},
+		ticket:   make(chan struct{}, 1),
+		accepted: make(chan struct{}),
+		pending:  make(map[netip.AddrPort]promise),
+		history:  newHistory(o.Logger),
+	}
+	m.state = rules.New(m.rules)
+	m.sessions.Store(new([]*session))
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.ring = NewRing(o.RingSize)
+	m.ring.Configure(RingConfig{
+		Flushed: store.Flushed, Replicated: m.replicated.Load,
+		SlaveTimeout: o.SlaveTimeout, SyncFlushTimeout: o.SyncFlushTimeout,
+	})
+	m.replicated.Store(m.state.Watermark())
+	m.floor.Store(m.state.Floor(m.nowMs()))
+	return m
+}
+
+// nowMs is the ring's clock: it never goes back.
+func (m *Master) nowMs() int64 { return m.ring.now() / int64(time.Millisecond) }
+
+func (m *Master) newLimiter() *rate.Limiter {
+	if m.o.MaxBytesPerSecond == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(m.o.MaxBytesPerSecond), max(m.o.MaxBatch, int(m.o.MaxBytesPerSecond/10)))
+}
+
+// Addr is where slaves connect.
+func (m *Master) Addr() netip.AddrPort { return m.addr }
+
+// Ring holds the answers that wait for this master's disk and slaves. The store's flush callback must call its Advance.
+func (m *Master) Ring() *Ring { return m.ring }
+
+// NeedsReplica says whether a write waits for slaves at all under the rule in force.
+func (m *Master) NeedsReplica() bool { return m.rules.Need > 0 }
+
+// Admit says what becomes of a write whose sender waits for slaves: Success, it gets a ticket; SlaveNotAvailable, fewer
+// slaves are usable than are needed, and it is to be stored and answered so at once, without a ticket.
+func (m *Master) Admit() codec.ResponseCode {
+	if m.rules.Enough(m.floor.Load(), m.store.End()) {
+		return codec.Success
+	}
+	return codec.SlaveNotAvailable
+}
+
+// NotifyAppended is to be called after each append section, without locks held: it sends the new bytes to caught-up slaves,
+// or wakes their writers, and starts the clock of a ticket that was put. It never blocks.
+func (m *Master) NotifyAppended() {
+	for _, s := range *m.sessions.Load() {
+		s.offer()
+	}
+	if m.asleep.Load() && m.ring.Waiting() > 0 {
+		select {
+		case m.ticket <- struct{}{}:
+		default:
+		}
+	}
+	if m.rules.Need == 0 {
+		m.ring.Advance()
+	}
+}
+
+// pin takes hold of at most n bytes of the log for sending.
+func (m *Master) pin(offset, n int64) (body, error) {
+	if m.o.Mode == Mapped || m.o.Mode == Auto && n <= int64(m.o.BatchSize) {
+		slice, err := m.store.Read(offset, int(n))
+		if err == nil && len(slice.Bytes) == 0 {
+			err = commitlog.ErrOutOfRange
+		}
+		return body{slice: slice, left: len(slice.Bytes)}, m.gone(offset, err)
+	}
+	segment, err := m.store.Segment(offset)
+	if err != nil {
+		return body{}, m.gone(offset, err)
+	}
+	at := offset - segment.Base()
+	return body{segment: segment, at: at, left: int(min(n, segment.Size()-at))}, nil
+}
+
+// gone says what it means that a position cannot be read.
+func (m *Master) gone(offset int64, err error) error {
+	if errors.Is(err, commitlog.ErrOutOfRange) && offset < m.store.MinOffset() {
+		return fmt.Errorf("%w: slave %d, oldest here %d; it was deleted while the slave lagged", rules.ErrBelowMin, offset, m.store.MinOffset())
+	}
+	return err
+}
+
+// Identify notes that the HA connection which has the address haLocal on the slave's side is that of slave id. It may come
+// before the connection does, and is then kept for the housekeeping time.
+func (m *Master) Identify(haLocal netip.AddrPort, id string) error {
+	if id == "" || !haLocal.IsValid() || haLocal.Port() == 0 {
+		return fmt.Errorf("%w: slave %q with HA connection from %v; both must be given", ErrOptions, id, haLocal)
+	}
+	addr := unmapped(haLocal)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range *m.sessions.Load() {
+		if s.remote == addr {
+			m.state.Identify(s.id, id)
+			m.moved()
+			return nil
+		}
+	}
+	if len(m.pending) < mostPromises {
+		m.pending[addr] = promise{id, m.nowMs() + m.rules.Housekeeping}
+	}
+	return nil
+}
+
+// moved publishes what the rules say after a change. It needs mu. The ring is told by the caller, without it.
+func (m *Master) moved() {
+	m.replicated.Store(m.state.Watermark())
+	m.floor.Store(m.state.Floor(m.nowMs()))
+}
+
+// Close stops accepting, ends all sessions and waits for its goroutines. Tickets that still wait are answered as not
+// replicated in time.
+func (m *Master) Close() error {
+	m.closeOnce.Do(func() {
+		m.cancel()
+		m.closeErr = m.listener.Close()
+		m.stopPoller()
+		m.goroutines.Wait()
+		m.ring.expireAt(never)
+	})
+	return m.closeErr
+}
+
+// never is later than any clock of a ticket.
+const never = int64(1) << 62
