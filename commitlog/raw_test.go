@@ -171,7 +171,7 @@ func TestCorruptRecordStopsASlaveLoudly(t *testing.T) {
 	feed(t, s, 0, broken, 4096)
 	waitFor(t, "error", func() bool { return s.Err() != nil })
 	require.ErrorIs(t, s.Err(), ErrCorrupt)
-	require.Equal(t, bad.Offset, s.Dispatched())
+	waitFor(t, "what lies before", func() bool { return s.Dispatched() == bad.Offset })
 	require.ErrorIs(t, s.SetSlave(false), ErrCorrupt)
 	require.True(t, s.Slave())
 	// The way out: cut there and fetch it again.
