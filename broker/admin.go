@@ -154,7 +154,7 @@ func (b *Broker) topicStats(r *request) answer {
 		return failed(codec.TopicNotExist, "topic "+r.text("topic")+" does not exist on broker "+b.set.BrokerName)
 	}
 	table := map[codec.MessageQueue]codec.TopicOffset{}
-	for id := range max(cfg.ReadQueueNums, cfg.WriteQueueNums) {
+	for id := range queueCount(cfg) {
 		q := b.store.Queue(cfg.TopicName, id)
 		table[codec.MessageQueue{Topic: cfg.TopicName, BrokerName: b.set.BrokerName, QueueID: id}] = codec.TopicOffset{
 			MinOffset: q.MinOffset(), MaxOffset: q.MaxOffset(), LastUpdateTimestamp: b.storeTime(q, q.MaxOffset()-1)}
@@ -182,7 +182,7 @@ func (b *Broker) consumeStats(r *request) answer {
 		if !known {
 			continue
 		}
-		for id := range cfg.ReadQueueNums {
+		for id := range min(cfg.ReadQueueNums, queueCount(cfg)) {
 			table[codec.MessageQueue{Topic: topic, BrokerName: b.set.BrokerName, QueueID: id}] = b.progress(group, topic, id)
 		}
 	}

@@ -3,6 +3,8 @@ package broker
 import (
 	"strconv"
 
+	"go.uber.org/zap"
+
 	"tandem/codec"
 	"tandem/engine"
 )
@@ -192,13 +194,22 @@ func (st *loopState) serveOnPool(h handler, r *request) {
 	r.conn.Begin()
 	t := &slowAnswer{r: r}
 	if st.b.pool.Try(func() {
+		defer st.loop.Post(t)
+		defer st.b.survive(t)
 		t.a = h.serve(st.b, r)
-		st.loop.Post(t)
 	}) {
 		return
 	}
 	t.a = failed(codec.SystemBusy, "[OVERLOAD]too many slow requests wait")
 	t.RunOnLoop(st.loop)
+}
+
+// survive turns a handler's panic into an answer: it costs the request, not the broker.
+func (b *Broker) survive(t *slowAnswer) {
+	if v := recover(); v != nil {
+		b.log.Error("a request handler panicked", zap.Int32("code", t.r.cmd.Code), zap.Any("panic", v), zap.Stack("stack"))
+		t.a = failed(codec.SystemError, "the broker failed over this request; its log says where")
+	}
 }
 
 type slowAnswer struct {

@@ -44,6 +44,7 @@ func newSendRig(tb testing.TB, b *Broker, form codec.Serialize, size int) *sendR
 	cmd.Serialize = form
 	st := &loopState{b: b, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
 	st.answer.st = st
+	st.unwritten.Store(noneUnwritten)
 	return &sendRig{st: st, conn: &memoryConn{}, frame: codec.AppendFrame(nil, cmd)}
 }
 

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 
 	"tandem/broker/tables"
 	"tandem/codec"
@@ -33,12 +35,18 @@ type loopState struct {
 	bodies [][]byte
 	head   []byte
 
+	// unwritten is where the first message lies that was answered but whose answer the sockets do not have yet; noneUnwritten if
+	// there is none. Consumers must not see it sooner. Written with doneMu held, read by the dispatcher.
+	unwritten atomic.Int64
+
 	doneMu sync.Mutex
-	done   []*send // completed by the ring, to be answered on the loop
+	done   []*send // completed by the ring, to be answered on the loop, in the order of the log
 	posted bool    // answers is on its way to the loop
 	spare  []*send // the other half of done's double buffer
 	answer answerTask
 }
+
+const noneUnwritten = math.MaxInt64
 
 // topicEntry is a topic as a loop remembers it.
 type topicEntry struct {
@@ -55,6 +63,7 @@ func (b *Broker) state(l *engine.Loop) *loopState {
 	}
 	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
 	st.answer.st = st
+	st.unwritten.Store(noneUnwritten)
 	l.SetLocal(st)
 	b.statesMu.Lock()
 	defer b.statesMu.Unlock()
@@ -86,7 +95,7 @@ func (st *loopState) topic(name []byte) *topicEntry {
 func (st *loopState) remember(cfg codec.TopicConfig) *topicEntry {
 	e := &topicEntry{
 		cfg:       cfg,
-		queues:    make([]*commitlog.Queue, max(cfg.ReadQueueNums, cfg.WriteQueueNums, 0)),
+		queues:    make([]*commitlog.Queue, queueCount(cfg)),
 		forbidden: tables.ForbiddenToSend(cfg.TopicName),
 		retry:     hasPrefix(cfg.TopicName, tables.RetryPrefix),
 	}
@@ -103,6 +112,15 @@ func (st *loopState) queue(e *topicEntry, id int32) *commitlog.Queue {
 		e.queues[id] = st.b.store.Queue(e.cfg.TopicName, id)
 	}
 	return e.queues[id]
+}
+
+// queueCount is how many queues of a topic there can be here. A topic from another broker's table whose name cannot be a folder's
+// has none.
+func queueCount(cfg codec.TopicConfig) int32 {
+	if !commitlog.ValidTopic(cfg.TopicName) {
+		return 0
+	}
+	return min(max(cfg.ReadQueueNums, cfg.WriteQueueNums, 0), maxQueues)
 }
 
 func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }

@@ -19,7 +19,7 @@ func (b *Broker) queueOf(r *request) (*commitlog.Queue, answer) {
 	if !known {
 		return nil, failed(codec.TopicNotExist, "topic "+topic+" does not exist on broker "+b.set.BrokerName)
 	}
-	if id >= max(cfg.ReadQueueNums, cfg.WriteQueueNums) {
+	if id >= queueCount(cfg) {
 		return nil, failed(codec.InvalidParameter, "queueId "+itoa(int64(id))+": topic "+topic+" has fewer queues on broker "+b.set.BrokerName)
 	}
 	return b.store.Queue(topic, id), ok()

@@ -1,7 +1,9 @@
 package broker
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -100,20 +102,41 @@ func TestNoConsumerSeesAMessageBeforeItsSendIsAnswered(t *testing.T) {
 	require.Equal(t, codec.SlaveNotAvailable, m.send("T", 0, "", "first").Code)
 	require.Len(t, m.consumed("T", 0, 1), 1)
 	stuckSlave(t, m)
-	answered := make(chan time.Time, 1)
-	seen := make(chan time.Time, 1)
-	go func() { m.pull("T", 0, 1, "*", 15*time.Second); seen <- time.Now() }()
+	// On one connection, so that the order of the answers is the broker's own.
+	c, err := net.Dial("tcp", m.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	write := func(opaque int32, code codec.RequestCode, ext map[string]string, body string) {
+		cmd := codec.NewRequest(code, ext, []byte(body))
+		cmd.Opaque = opaque
+		_, err := c.Write(codec.AppendFrame(nil, cmd))
+		require.NoError(t, err)
+	}
+	write(1, codec.ReqPullMessage, pullHeader("CG", "T", 0, 1, "*", 15*time.Second), "")
 	require.Eventually(t, func() bool { return m.holds.n.Load() == 1 }, 5*time.Second, time.Millisecond)
-	go func() { m.send("T", 0, "", "second"); answered <- time.Now() }()
+	write(2, codec.ReqSendMessageV2, sendHeader("T", 0, ""), "second")
 	require.Eventually(t, func() bool { return m.master.Load().Status().Waiting == 1 }, 5*time.Second, time.Millisecond)
 	require.EqualValues(t, 1, m.queueBound(codec.ReqGetMaxOffset, "T", 0))
-	select {
-	case <-seen:
-		require.NotEmpty(t, answered, "delivered before it was answered")
-	case <-answered:
-		<-seen
-	}
+	first, second := readFrame(t, c), readFrame(t, c)
+	require.EqualValues(t, 2, first.Opaque, "the message was delivered before its send was answered")
+	require.Equal(t, codec.FlushSlaveTimeout, first.Code)
+	require.EqualValues(t, 1, second.Opaque)
+	require.Equal(t, []string{"second"}, bodies(t, &second))
 	require.EqualValues(t, 2, m.queueBound(codec.ReqGetMaxOffset, "T", 0))
+}
+
+func readFrame(t *testing.T, c net.Conn) codec.Command {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	head := make([]byte, 4)
+	_, err := io.ReadFull(c, head)
+	require.NoError(t, err)
+	frame := append(head, make([]byte, binary.BigEndian.Uint32(head))...)
+	_, err = io.ReadFull(c, frame[4:])
+	require.NoError(t, err)
+	cmd, err := codec.DecodeFrame(frame)
+	require.NoError(t, err)
+	return cmd
 }
 
 func TestASlaveRefusesWritesAndServesReads(t *testing.T) {

@@ -45,7 +45,7 @@ func (b *Broker) becomeMaster() error {
 	b.store.OnFlushed(func(int64) { ring.Advance() })
 	if b.waits {
 		// What a consumer may see ends at the first message whose send is not answered yet.
-		b.store.SetVisible(func() int64 { return ring.Visible(b.store.End()) })
+		b.store.SetVisible(b.visible)
 	}
 	return nil
 }

@@ -306,9 +306,49 @@ func (s *send) admit(slaves codec.ResponseCode) {
 // the order of the log.
 func (st *loopState) Appended(a *commitlog.Append) {
 	s := st.turn[a.Tag]
-	if s.ticket {
+	switch {
+	case s.ticket:
 		st.b.master.Load().Ring().Put(a.Offset, a.End, st.b.syncFlush(), s.needReplica, s)
+	case st.b.waits:
+		st.doneMu.Lock()
+		st.answering(a.Offset)
+		st.doneMu.Unlock()
 	}
+}
+
+// answering notes that a message's answer is on its way. Needs doneMu.
+func (st *loopState) answering(offset int64) {
+	if st.unwritten.Load() == noneUnwritten {
+		st.unwritten.Store(offset)
+	}
+}
+
+// OnWritten lets consumers see the messages whose answers have just gone out.
+func (b *Broker) OnWritten(l *engine.Loop) {
+	st, ok := l.Local().(*loopState)
+	if !ok || st.unwritten.Load() == noneUnwritten {
+		return
+	}
+	st.doneMu.Lock()
+	next := int64(noneUnwritten)
+	if len(st.done) > 0 {
+		next = st.done[0].append.Offset
+	}
+	st.unwritten.Store(next)
+	st.doneMu.Unlock()
+	b.store.WakeDispatch()
+}
+
+// visible is where the part of the log ends that consumers may see: at the first message whose send is not answered. A message
+// is noted as being answered before the ring lets go of it, so the ring is asked first.
+func (b *Broker) visible() int64 {
+	limit := b.master.Load().Ring().Visible(b.store.End())
+	if all := b.states.Load(); all != nil {
+		for _, st := range *all {
+			limit = min(limit, st.unwritten.Load())
+		}
+	}
+	return limit
 }
 
 // appended answers a send that waits for nothing and counts one that does as owed.
@@ -341,6 +381,7 @@ func (s *send) Done(code codec.ResponseCode) {
 	s.code = code
 	st := s.st
 	st.doneMu.Lock()
+	st.answering(s.append.Offset)
 	st.done = append(st.done, s)
 	st.doneMu.Unlock()
 }
@@ -352,7 +393,6 @@ func (b *Broker) answerDrained() {
 			st.postAnswers()
 		}
 	}
-	b.store.WakeDispatch()
 }
 
 func (st *loopState) postAnswers() {

@@ -22,6 +22,13 @@ type Handler interface {
 	OnClose(c Conn, err error)
 }
 
+// WriteWatcher is what a Handler may be besides. It is looked for once, when the server starts.
+type WriteWatcher interface {
+	// OnWritten follows OnTurn when the turn's output was written: what the sockets took is out, the rest is queued in order.
+	// It must not write anything.
+	OnWritten(l *Loop)
+}
+
 // Conn is one connection of a server. "Loop only" methods may be called from the Handler's methods and from a
 // Task's RunOnLoop for connections of that very loop, and from nowhere else; the others are safe from any goroutine.
 type Conn interface {

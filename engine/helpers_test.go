@@ -252,7 +252,7 @@ func eventually(t testing.TB, f func() bool, msg string) {
 	require.Eventually(t, f, patience, 2*time.Millisecond, msg)
 }
 
-// onLoop runs f on a loop and waits for it.
+// onLoop runs f on a loop and waits for it. f must assert, not require: that would end the loop's goroutine.
 func onLoop(l *Loop, f func()) {
 	done := make(chan struct{})
 	l.Post(taskFunc(func(*Loop) { f(); close(done) }))

@@ -16,11 +16,12 @@ import (
 // Loop is one event loop of a Server: a goroutine that reads, serves and writes its connections and runs the tasks posted
 // to it, all one after the other, so that what belongs to a loop needs no lock.
 type Loop struct {
-	srv   *Server
-	index int
-	local any
-	exec  gnet.EventLoop
-	wake  waker
+	srv     *Server
+	index   int
+	local   any
+	watcher WriteWatcher // the handler, if it is one
+	exec    gnet.EventLoop
+	wake    waker
 
 	mu     sync.Mutex
 	queue  []Task // posted and not yet taken
@@ -63,6 +64,7 @@ type death struct {
 
 func newLoop(s *Server, index int) *Loop {
 	l := &Loop{srv: s, index: index}
+	l.watcher, _ = s.h.(WriteWatcher)
 	l.wake.l = l
 	l.quiet = sync.NewCond(&l.mu)
 	return l
@@ -214,6 +216,18 @@ func (l *Loop) endTurn(reading *conn) {
 	}
 	l.lastOut = nil
 	l.inTurn = false
+	if l.watcher != nil {
+		l.callOnWritten()
+	}
+}
+
+func (l *Loop) callOnWritten() {
+	defer func() {
+		if p := recover(); p != nil {
+			l.panicked(nil, p)
+		}
+	}()
+	l.watcher.OnWritten(l)
 }
 
 func (l *Loop) callOnTurn(reading *conn) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tandem/codec"
@@ -122,7 +123,7 @@ func TestEachDeferredAnswerFromManyGoroutinesArrivesOnce(t *testing.T) {
 	wg.Wait()
 	pending.Wait()
 	for _, l := range s.Loops() {
-		onLoop(l, func() { require.Zero(t, l.inflight) })
+		onLoop(l, func() { assert.Zero(t, l.inflight) })
 	}
 }
 
@@ -140,7 +141,7 @@ func TestTasksForADeadConnectionStillRunOnce(t *testing.T) {
 	for _, w := range holds.get() {
 		s.Loops()[0].Post(w)
 	}
-	onLoop(s.Loops()[0], func() { require.Zero(t, s.Loops()[0].inflight) })
+	onLoop(s.Loops()[0], func() { assert.Zero(t, s.Loops()[0].inflight) })
 	for _, w := range holds.get() {
 		require.EqualValues(t, 1, w.runs.Load())
 		require.True(t, w.closed)
@@ -447,9 +448,9 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	}, "all gone")
 	for _, l := range s.Loops() {
 		onLoop(l, func() {
-			require.Empty(t, l.conns)
-			require.Empty(t, l.backlog)
-			require.Zero(t, l.queued)
+			assert.Empty(t, l.conns)
+			assert.Empty(t, l.backlog)
+			assert.Zero(t, l.queued)
 		})
 	}
 	require.Equal(t, s.Stats().Accepted, uint64(h.opens.Load()))
