@@ -57,7 +57,8 @@ func orDuration(v *time.Duration, def time.Duration) {
 
 // Client calls servers: one long connection per address, dialled at the first call and again at the next call after it broke
 // or was closed for idleness. Calls on a connection are pipelined and matched by opaque. All methods are safe from any
-// goroutine; a peer that hangs delays only the calls to it.
+// goroutine; a peer that hangs delays only the calls to it. A call whose time ends while the peer has taken half its frame ends
+// the connection, and so the other calls on it.
 type Client struct {
 	o      ClientOptions
 	ctx    context.Context // ends with Close

@@ -48,9 +48,8 @@ func (s *Slave) check(ctx context.Context) (first int64, at rules.Position, err 
 			return 0, at, err
 		}
 	}
-	end := s.held()
-	first = rules.FirstReport(end, s.o.JoinFrom == JoinOldest, minOffset)
-	return first, rules.Position{Next: first, Empty: end == 0, SegmentSize: s.store.SegmentSize()}, nil
+	first, at = rules.Begin(s.held(), s.o.JoinFrom == JoinOldest, minOffset, maxOffset, s.store.SegmentSize())
+	return first, at, nil
 }
 
 func (s *Slave) currentState() SlaveState {

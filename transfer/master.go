@@ -182,20 +182,24 @@ func (m *Master) Identify(haLocal netip.AddrPort, id string) error {
 	if id == "" || !haLocal.IsValid() || haLocal.Port() == 0 {
 		return fmt.Errorf("%w: slave %q with HA connection from %v; both must be given", ErrOptions, id, haLocal)
 	}
-	addr := unmapped(haLocal)
+	m.identify(unmapped(haLocal), id)
+	m.ring.Advance() // it may have parted two slaves that were taken for one
+	return nil
+}
+
+func (m *Master) identify(addr netip.AddrPort, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range *m.sessions.Load() {
 		if s.remote == addr {
 			m.state.Identify(s.id, id)
 			m.moved()
-			return nil
+			return
 		}
 	}
 	if len(m.pending) < mostPromises {
 		m.pending[addr] = promise{id, m.nowMs() + m.rules.Housekeeping}
 	}
-	return nil
 }
 
 // moved publishes what the rules say after a change. It needs mu. The ring is told by the caller, without it.

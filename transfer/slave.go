@@ -39,6 +39,7 @@ type Slave struct {
 	// The slave's goroutine only.
 	pause    *backoff.ExponentialBackOff
 	unproven bool // byte 0 of the log was assumed, its record not yet whole
+	doubtful bool // the latest stream was refused: so it stays until a byte of one is taken
 	lines    *rate.Limiter
 	lastLine SlaveState
 }
@@ -168,17 +169,19 @@ func (s *Slave) attempt() error {
 	if err := s.hello(ctx, conn); err != nil {
 		return err
 	}
-	s.update(func(status *SlaveStatus) {
-		status.State = Transfer
-		status.Sessions++
-	})
+	s.update(func(status *SlaveStatus) { status.Sessions++ })
+	if !s.doubtful {
+		s.setState(Transfer)
+	}
 	s.log.Info("following the master", zap.Stringer("addr", conn.RemoteAddr()), zap.Int64("reported", first))
 	stream, err := newStream(ctx, s, conn, first, position)
 	if err != nil {
 		return err
 	}
 	defer stream.close()
-	return stream.follow()
+	err = stream.follow()
+	s.doubtful = s.doubtful || errors.Is(err, errRefused)
+	return err
 }
 
 func (s *Slave) connect(ctx context.Context) (*net.TCPConn, error) {

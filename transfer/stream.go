@@ -136,7 +136,7 @@ func (t *stream) read() error {
 }
 
 func (t *stream) heard(now time.Time) {
-	if t.heardAt.IsZero() {
+	if t.heardAt.IsZero() && !t.s.doubtful {
 		t.s.pause.Reset() // a master that only hangs up gets the longer pauses
 	}
 	t.heardAt = now
@@ -254,6 +254,10 @@ func (t *stream) commit(n int) error {
 	t.s.received.Add(int64(n))
 	if t.s.unproven {
 		return t.s.prove()
+	}
+	if t.s.doubtful {
+		t.s.doubtful = false
+		t.s.setState(Transfer)
 	}
 	return nil
 }

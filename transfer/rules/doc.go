@@ -6,7 +6,7 @@
 //
 // The remaining functions are the two sides' arithmetic: how many slaves a write needs ([Need]), where a session starts
 // and how large a frame gets ([NewestStart], [BatchSize]), and on the slave's side whether a position fits a master
-// ([Fit]), what to report first ([FirstReport]) and whether a frame may be written ([Frame]).
+// ([Fit]), what to report first ([Begin]) and whether a frame may be written ([Frame]).
 //
 // # Counting
 //

@@ -40,32 +40,35 @@ func Fit(end, masterMin, masterMax int64) error {
 	return nil
 }
 
-// FirstReport is what a slave says first. One that holds something says its end. An empty one says 0 for the newest
-// segment, or, for the whole log, the lowest offset it can name: masterMin, and 1 if that is 0.
-func FirstReport(end int64, oldest bool, masterMin int64) int64 {
+// Begin is what a slave whose log ends at end reports first, and where the first frame must lie. One that holds something says
+// its end. An empty one (end 0) says 0 for the newest segment, or, for the whole log, the lowest offset it can name: masterMin,
+// and 1 if that is 0. Of a log without a byte the newest segment is the whole.
+func Begin(end int64, oldest bool, masterMin, masterMax, segmentSize int64) (report int64, at Position) {
+	at = Position{Next: end, Empty: end == 0, SegmentSize: segmentSize}
 	switch {
 	case end > 0:
-		return end
 	case !oldest:
-		return 0
-	default:
-		return max(masterMin, 1)
+		at.Newest = true
+	case masterMax > 0:
+		at.Next = max(masterMin, 1)
 	}
+	return at.Next, at
 }
 
 // Position is where a slave stands in the stream of frames.
 type Position struct {
-	// Next is the offset the next frame must carry. While the log is empty it is what was asked for, 0 for the
-	// newest segment.
+	// Next is the offset the next frame must carry, unless Newest.
 	Next int64
 	// Empty says that nothing is held yet.
 	Empty bool
+	// Newest says that the newest segment was asked for: the first frame lies at the start of one.
+	Newest bool
 	// SegmentSize is the length of this store's segments.
 	SegmentSize int64
 }
 
 // Frame judges a frame's header: the offset must be the next one, the size possible, and the body must end in the
-// segment where it begins. An empty log that asked for the newest segment takes the start of any.
+// segment where it begins.
 func (p Position) Frame(offset int64, size int32) error {
 	if err := p.offset(offset); err != nil {
 		return err
@@ -82,10 +85,10 @@ func (p Position) Frame(offset int64, size int32) error {
 
 func (p Position) offset(offset int64) error {
 	switch {
-	case p.Empty && p.Next == 0 && (offset < 0 || offset%p.SegmentSize != 0):
+	case p.Empty && p.Newest && (offset < 0 || offset%p.SegmentSize != 0):
 		return fmt.Errorf("%w: %d is not the start of a segment; mappedFileSizeCommitLog (here %d) must be the same on both sides",
 			ErrStart, offset, p.SegmentSize)
-	case p.Empty && p.Next == 0:
+	case p.Empty && p.Newest:
 		return nil
 	case p.Empty && offset != p.Next:
 		return fmt.Errorf("%w: %d instead of %d", ErrStart, offset, p.Next)

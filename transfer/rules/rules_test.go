@@ -49,12 +49,25 @@ func TestHeartbeatDue(t *testing.T) {
 	require.True(t, HeartbeatDue(100, 50, 150))
 }
 
-func TestFirstReport(t *testing.T) {
-	require.EqualValues(t, 77, FirstReport(77, true, 0))
-	require.EqualValues(t, 77, FirstReport(77, false, 0))
-	require.EqualValues(t, 0, FirstReport(0, false, 5000))
-	require.EqualValues(t, 5000, FirstReport(0, true, 5000))
-	require.EqualValues(t, 1, FirstReport(0, true, 0))
+func TestFirstReportAndWhereItLeads(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		end      int64
+		oldest   bool
+		min, max int64
+		report   int64
+		at       Position
+	}{
+		{"holds something", 77, true, 0, 100, 77, Position{Next: 77, SegmentSize: 1000}},
+		{"empty, newest", 0, false, 5000, 9000, 0, Position{Empty: true, Newest: true, SegmentSize: 1000}},
+		{"empty, oldest", 0, true, 5000, 9000, 5000, Position{Next: 5000, Empty: true, SegmentSize: 1000}},
+		{"empty, oldest is 0", 0, true, 0, 9000, 1, Position{Next: 1, Empty: true, SegmentSize: 1000}},
+		{"both empty", 0, true, 0, 0, 0, Position{Empty: true, SegmentSize: 1000}},
+	} {
+		report, at := Begin(c.end, c.oldest, c.min, c.max, 1000)
+		require.Equal(t, c.report, report, c.name)
+		require.Equal(t, c.at, at, c.name)
+	}
 }
 
 func TestFitFindsWhatCannotBeContinued(t *testing.T) {
@@ -68,7 +81,8 @@ func TestFitFindsWhatCannotBeContinued(t *testing.T) {
 
 func TestFrameMustContinueTheLogInsideOneSegment(t *testing.T) {
 	at := Position{Next: 1500, SegmentSize: 1000}
-	empty := Position{Empty: true, SegmentSize: 1000}
+	empty := Position{Empty: true, Newest: true, SegmentSize: 1000}
+	both := Position{Empty: true, SegmentSize: 1000}
 	oldest := Position{Next: 1, Empty: true, SegmentSize: 1000}
 	for _, c := range []struct {
 		name   string
@@ -93,6 +107,8 @@ func TestFrameMustContinueTheLogInsideOneSegment(t *testing.T) {
 		{"whole log", oldest, 1, 999, nil},
 		{"whole log, crossing", oldest, 1, 1000, ErrCrossing},
 		{"not what was asked", oldest, 2, 10, ErrStart},
+		{"first of all", both, 0, 10, nil},
+		{"newest instead of first of all", both, 4000, 10, ErrStart},
 		{"newest instead of oldest", oldest, 4000, 10, ErrStart},
 	} {
 		err := c.p.Frame(c.offset, c.size)

@@ -1,0 +1,42 @@
+// Package transfer replicates a commit log from a master to its slaves over RocketMQ's HA protocol, and holds the answers that
+// wait for it. Its decisions are in the package rules, which does no I/O; here are sockets, files and goroutines.
+//
+// There are three central types. [Master] listens on the HA port, sends each slave the log from where it says it ends, and
+// knows from its reports what it holds. [Slave] finds its master, proves that both logs have one history, and writes what
+// comes straight into its mapped segments. [Ring] keeps the tickets of sends that must not be answered before disk or slaves
+// have them.
+//
+// # One message in a sync mode
+//
+// Before a read batch is stored, [Master.Admit] says whether waiting makes sense at all, and [Ring.Reserve] takes room for its
+// tickets: what finds none is turned away and not stored. Inside the append's critical section [Ring.Put] adds a ticket per
+// message, so that tickets lie in the order of the log, and before any byte can be read by a slave or a flush. After the section
+// [Master.NotifyAppended] sends the bytes to slaves that are caught up. A slave's report moves the replicated watermark; whoever
+// moves a watermark calls [Ring.Advance], which tells each waiter that has been passed, once and in order. Who embeds a master
+// must call Advance from the store's flush callback too, and use [Ring.Visible] as the store's visible end: consumers see a
+// message when its send has been answered, and not before.
+//
+// # Goroutines
+//
+// A Master owns: the one that accepts; gnet's event loop, which reads the reports and ends connections; for each slave a
+// writer; the expirer, which sleeps until the oldest ticket's clock runs out; the housekeeper, which ends sessions of dead
+// slaves. The sending side of a session belongs to whoever holds its lock: the writer, or an appender in NotifyAppended that
+// finds it free. A Slave owns one goroutine. Close ends all of them and waits. A Ring has none: it drains on the goroutines that
+// call it, one at a time, and none ever waits for another.
+//
+// All exported methods are safe from any goroutine, but for [Ring.Put] (one at a time, in order) and what is to be set before
+// traffic ([Ring.Configure], [Ring.OnDrained]). Waiters are called with the drain held and must not block. Calls of a [Peer]
+// come one at a time.
+//
+// # Locks
+//
+// A session's sending lock and the master's own are never held together. The master's lock covers the rules' state; it is not
+// held while sending, nor while the ring drains. No lock is held while a Peer is called.
+//
+// # Bytes
+//
+// A body leaves the master by sendfile from the segment's file, or by a vectored write from its mapping; the process copies
+// none of it. The segment is pinned from the frame's header to its last byte. Nothing is queued in user space: a slow slave is
+// fed from the log by offset. A slave copies small bodies, which came in one read with their headers, and reads all others to
+// their place in the mapping.
+package transfer
