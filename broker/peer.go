@@ -108,7 +108,16 @@ func (p *masterPeer) call(ctx context.Context, code codec.RequestCode, ext map[s
 
 // Hello says who this slave is and which HA connection is its own.
 func (p *masterPeer) Hello(ctx context.Context, haLocal netip.AddrPort) error {
-	_, err := p.call(ctx, codec.ReqTandemHello, map[string]string{"identity": p.b.identity(), "haLocal": haLocal.String()})
+	return p.hello(ctx, map[string]string{"identity": p.b.identity(), "haLocal": haLocal.String()})
+}
+
+// Refuse says why this slave does not follow.
+func (p *masterPeer) Refuse(ctx context.Context, haLocal netip.AddrPort, reason string) error {
+	return p.hello(ctx, map[string]string{"identity": p.b.identity(), "haLocal": haLocal.String(), "refused": reason})
+}
+
+func (p *masterPeer) hello(ctx context.Context, ext map[string]string) error {
+	_, err := p.call(ctx, codec.ReqTandemHello, ext)
 	if r, refused := err.(*refusal); refused && r.code == codec.RequestCodeNotSupported {
 		return transfer.ErrNotSupported
 	}
@@ -184,7 +193,7 @@ func (p *masterPeer) Record(ctx context.Context, offset int64) ([]byte, error) {
 	return resp.Body, nil
 }
 
-// hello takes a slave's word about which HA connection is its own.
+// hello takes a slave's word about which HA connection is its own, or why it does not follow.
 func (b *Broker) hello(r *request) answer {
 	m := b.master.Load()
 	if m == nil {
@@ -197,7 +206,12 @@ func (b *Broker) hello(r *request) answer {
 	if r.text("identity") == "" {
 		return missingField(r, "identity")
 	}
-	if err := m.Identify(local, r.text("identity")); err != nil {
+	if reason := r.text("refused"); reason != "" {
+		err = m.Refused(local, r.text("identity"), reason)
+	} else {
+		err = m.Identify(local, r.text("identity"))
+	}
+	if err != nil {
 		return failed(codec.InvalidParameter, err.Error())
 	}
 	return ok()

@@ -190,6 +190,10 @@ func TestASlaveOfAnotherHistoryIsRefusedAndKeepsItsFiles(t *testing.T) {
 	again := runBroker(t, conf)
 	require.Eventually(t, func() bool { return again.slave.Load().Status().State == transfer.Refused }, 10*time.Second, 5*time.Millisecond)
 	require.NotEmpty(t, again.slave.Load().Status().LastError)
+	require.Eventually(t, func() bool { return other.master.Load().Status().Refused > 0 }, 10*time.Second, 5*time.Millisecond, "the master shows it too")
+	refusal := other.master.Load().Status().Refusals[0]
+	require.Equal(t, "C/b1/1", refusal.ID)
+	require.Contains(t, refusal.Reason, "does not follow")
 	require.Equal(t, end, again.store.End())
 	require.Len(t, again.consumed("T", 0, 20), 20)
 }

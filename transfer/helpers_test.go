@@ -203,6 +203,15 @@ func (p *storePeer) Hello(_ context.Context, local netip.AddrPort) error {
 	return p.master.Identify(local, p.id)
 }
 
+func (p *storePeer) Refuse(_ context.Context, local netip.AddrPort, reason string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.deaf || p.master == nil {
+		return ErrNotSupported
+	}
+	return p.master.Refused(local, p.id, reason)
+}
+
 func (p *storePeer) Range(context.Context) (int64, int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

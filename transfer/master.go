@@ -202,6 +202,18 @@ func (m *Master) identify(addr netip.AddrPort, id string) {
 	}
 }
 
+// Refused notes that slave id, with the HA connection from haLocal, does not follow this master, and why. It shows in Status and in
+// the log.
+func (m *Master) Refused(haLocal netip.AddrPort, id, reason string) error {
+	if id == "" || reason == "" || !haLocal.IsValid() {
+		return fmt.Errorf("%w: slave %q with HA connection from %v does not follow, reason %q; all three must be given", ErrOptions, id, haLocal, reason)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.history.refused(id, unmapped(haLocal), fmt.Errorf("the slave does not follow: %s", reason), m.o.Now())
+	return nil
+}
+
 // moved publishes what the rules say after a change. It needs mu. The ring is told by the caller, without it.
 func (m *Master) moved() {
 	m.replicated.Store(m.state.Watermark())

@@ -155,6 +155,9 @@ type Peer interface {
 	// Hello tells the master who this slave is and that the HA connection from haLocal is its own.
 	// ErrNotSupported from masters that do not know it.
 	Hello(ctx context.Context, haLocal netip.AddrPort) error
+	// Refuse tells the master that the slave with the HA connection from haLocal does not follow it, and why, so that the master's
+	// operator sees it too. Best effort: its errors change nothing.
+	Refuse(ctx context.Context, haLocal netip.AddrPort, reason string) error
 	// Range gives the lowest and the end offset of the master's log.
 	Range(ctx context.Context) (min, max int64, err error)
 	// Record gives the bytes of the record that starts exactly at off, or ErrNoRecord.

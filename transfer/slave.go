@@ -42,6 +42,7 @@ type Slave struct {
 	doubtful bool // the latest stream was refused: so it stays until a byte of one is taken
 	lines    *rate.Limiter
 	lastLine SlaveState
+	told     string // the refusal the master knows of
 }
 
 // errRefused marks what cannot get better by trying: this store does not fit that master.
@@ -164,6 +165,7 @@ func (s *Slave) attempt() error {
 
 	first, position, err := s.check(ctx)
 	if err != nil {
+		s.tellRefusal(ctx, conn, err)
 		return err
 	}
 	if err := s.hello(ctx, conn); err != nil {
@@ -172,6 +174,7 @@ func (s *Slave) attempt() error {
 	s.update(func(status *SlaveStatus) { status.Sessions++ })
 	if !s.doubtful {
 		s.setState(Transfer)
+		s.told = ""
 	}
 	s.log.Info("following the master", zap.Stringer("addr", conn.RemoteAddr()), zap.Int64("reported", first))
 	stream, err := newStream(ctx, s, conn, first, position)
@@ -181,7 +184,20 @@ func (s *Slave) attempt() error {
 	defer stream.close()
 	err = stream.follow()
 	s.doubtful = s.doubtful || errors.Is(err, errRefused)
+	s.tellRefusal(ctx, conn, err)
 	return err
+}
+
+// tellRefusal lets the master know, once for each reason, that this slave does not follow it.
+func (s *Slave) tellRefusal(ctx context.Context, conn *net.TCPConn, err error) {
+	if !errors.Is(err, errRefused) || err.Error() == s.told {
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, s.o.CallTimeout)
+	defer cancel()
+	if s.o.Peer.Refuse(call, addrPort(conn.LocalAddr()), err.Error()) == nil {
+		s.told = err.Error()
+	}
 }
 
 func (s *Slave) connect(ctx context.Context) (*net.TCPConn, error) {

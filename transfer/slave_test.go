@@ -54,9 +54,10 @@ func newFakeMaster(t testing.TB, log []byte) *fakeMaster {
 	return f
 }
 
-func (f *fakeMaster) HAAddr(context.Context) (string, error)      { return f.listener.Addr().String(), nil }
-func (f *fakeMaster) Hello(context.Context, netip.AddrPort) error { return ErrNotSupported }
-func (f *fakeMaster) Range(context.Context) (int64, int64, error) { return f.min, f.max, nil }
+func (f *fakeMaster) HAAddr(context.Context) (string, error)               { return f.listener.Addr().String(), nil }
+func (f *fakeMaster) Hello(context.Context, netip.AddrPort) error          { return ErrNotSupported }
+func (f *fakeMaster) Refuse(context.Context, netip.AddrPort, string) error { return ErrNotSupported }
+func (f *fakeMaster) Range(context.Context) (int64, int64, error)          { return f.min, f.max, nil }
 func (f *fakeMaster) Record(_ context.Context, off int64) ([]byte, error) {
 	var r codec.Record
 	if off < f.min || off >= f.max {
