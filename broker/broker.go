@@ -97,6 +97,11 @@ func (b *Broker) start() error {
 	if err := b.listen(); err != nil {
 		return err
 	}
+	if m := b.master.Load(); m != nil {
+		if err := m.Serve(b.haHost()); err != nil {
+			return err
+		}
+	}
 	b.registrar.start()
 	b.spawn(b.housekeep)
 	if b.isSlave() {
@@ -137,6 +142,7 @@ func (b *Broker) openStore() error {
 		QueueFlushThorough: b.set.FlushConsumeQueueThoroughInterval.Duration(),
 		DelayLevels:        b.set.DelayLevels(),
 		Slave:              b.isSlave(),
+		LazyDispatch:       true,
 		Logger:             b.log.Named("store"),
 	})
 	return err

@@ -24,10 +24,11 @@ type loopState struct {
 	pull  codec.PullHeader
 	props []byte // scratch for a record's properties
 
-	turn    []*send             // sends of this turn, in order of arrival
-	appends []*commitlog.Append // theirs, for the store
-	arena   []byte              // theirs: the encoded records
-	idle    []*send             // free list
+	turn     []*send             // sends of this turn, in order of arrival
+	appends  []*commitlog.Append // theirs, for the store
+	arena    []byte              // theirs: the encoded records
+	appended bool                // this turn's sends are to be seen by the dispatcher
+	idle     []*send             // free list
 
 	units  []commitlog.Unit
 	ranges []logRange

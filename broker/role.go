@@ -6,8 +6,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"tandem/broker/settings"
 	"tandem/codec"
 	"tandem/commitlog"
+	"tandem/engine"
 	"tandem/transfer"
 )
 
@@ -20,6 +22,14 @@ func (b *Broker) takeRole() error {
 }
 
 func (b *Broker) becomeMaster() error {
+	mode, err := transfer.ParseMode(b.set.HaTransferMode)
+	if err != nil {
+		return err
+	}
+	var limit int64
+	if b.set.HaFlowControlEnable {
+		limit = b.set.MaxHaTransferByteInSecond
+	}
 	m, err := transfer.NewMaster(transfer.MasterOptions{
 		Addr:              b.set.HAListenAddr(),
 		BatchSize:         b.set.HaTransferBatchSize,
@@ -33,6 +43,8 @@ func (b *Broker) becomeMaster() error {
 		Sync:              b.waitsForSlaves(),
 		SyncFlush:         b.syncFlush(),
 		RingSize:          b.set.HaRingSize,
+		Mode:              mode,
+		MaxBytesPerSecond: limit,
 		Logger:            b.log.Named("replication"),
 	}, b.store)
 	if err != nil {
@@ -48,6 +60,15 @@ func (b *Broker) becomeMaster() error {
 		b.store.SetVisible(b.visible)
 	}
 	return nil
+}
+
+// haHost is whose loops take the slaves' reports: the clients', so that a report completes the answers that wait for it without a
+// hand-over, or nil for loops of the replication's own.
+func (b *Broker) haHost() *engine.Server {
+	if b.set.HaEventLoop == settings.HaLoopOwn {
+		return nil
+	}
+	return b.server
 }
 
 func (b *Broker) becomeSlave() error {

@@ -275,9 +275,10 @@ func (st *loopState) appendTurn() {
 		s.admit(slaves)
 	}
 	b.store.Append(st.appends, st)
+	st.appended = !b.waits // else nothing is visible yet
 	m.NotifyAppended()
 	for _, s := range st.turn {
-		st.appended(s)
+		st.stored(s)
 	}
 	if b.syncFlush() {
 		b.store.FlushTo(b.store.End())
@@ -323,12 +324,14 @@ func (st *loopState) answering(offset int64) {
 	}
 }
 
-// OnWritten lets consumers see the messages whose answers have just gone out.
+// OnWritten has the consume queues built, which is less urgent than the answers that have just gone out, and lets consumers see
+// their messages.
 func (b *Broker) OnWritten(l *engine.Loop) {
 	st, ok := l.Local().(*loopState)
-	if !ok || st.unwritten.Load() == noneUnwritten {
+	if !ok || !st.appended && st.unwritten.Load() == noneUnwritten {
 		return
 	}
+	st.appended = false
 	st.doneMu.Lock()
 	next := int64(noneUnwritten)
 	if len(st.done) > 0 {
@@ -351,8 +354,8 @@ func (b *Broker) visible() int64 {
 	return limit
 }
 
-// appended answers a send that waits for nothing and counts one that does as owed.
-func (st *loopState) appended(s *send) {
+// stored answers a send that waits for nothing and counts one that does as owed.
+func (st *loopState) stored(s *send) {
 	b := st.b
 	if err := s.append.Err; err != nil {
 		if s.ticket {

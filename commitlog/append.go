@@ -59,7 +59,9 @@ func (s *Store) Append(batch []*Append, hook Hook) {
 
 // announce tells the followers of the log about its new end.
 func (s *Store) announce(end int64) {
-	s.dispatch.poke()
+	if !s.opt.LazyDispatch {
+		s.dispatch.poke()
+	}
 	if f := s.onWritten.Load(); f != nil {
 		(*f)(end)
 	}

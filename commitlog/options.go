@@ -34,6 +34,9 @@ type Options struct {
 	DelayLevels []time.Duration
 	// Slave is the role to begin with; see [Store.SetSlave].
 	Slave bool
+	// LazyDispatch leaves it to the caller of Append and RawCommit to wake the dispatcher ([Store.WakeDispatch]), after what is
+	// more urgent than consume queues: an answer, a report to the master.
+	LazyDispatch bool
 	// StoreHost is what the callers write into records; the log does not use it.
 	StoreHost netip.AddrPort
 	// FS is the file system, the operating system's by default.

@@ -26,6 +26,7 @@ type Loop struct {
 	mu     sync.Mutex
 	queue  []Task // posted and not yet taken
 	armed  bool   // a drain is on its way (or running late, once ended)
+	inside bool   // a turn runs that looks at the queue before it ends: no wake-up is needed
 	waking int    // Posts that are just now waking the poller
 	quiet  *sync.Cond
 	ended  bool // the poller runs no more
@@ -87,10 +88,15 @@ func (l *Loop) SetLocal(v any) { l.local = v }
 func (l *Loop) Post(t ...Task) {
 	l.mu.Lock()
 	l.queue = append(l.queue, t...)
-	if l.armed {
+	if l.armed || l.inside {
 		l.mu.Unlock()
 		return
 	}
+	l.wakeUp()
+}
+
+// wakeUp has the poller drain the queue soon. It takes over the lock on mu and gives it up.
+func (l *Loop) wakeUp() {
 	l.armed = true
 	if l.ended {
 		l.mu.Unlock()
@@ -128,13 +134,52 @@ func (l *Loop) drain() {
 		l.mu.Unlock()
 		return
 	}
-	l.armed = false
+	l.armed, l.inside = false, true
 	l.takeLocked()
 	l.mu.Unlock()
 	l.runBatch()
 	if l.ending {
 		l.drainLast()
+		return
 	}
+	l.outside()
+}
+
+// enter begins a turn for an event. What is posted until leave, by the turn itself above all, needs no wake-up.
+func (l *Loop) enter() {
+	l.inTurn = true
+	l.mu.Lock()
+	l.inside = !l.ended
+	l.mu.Unlock()
+}
+
+// leave runs what was posted since enter, once: a loop owes its connections a look in between.
+func (l *Loop) leave() {
+	l.mu.Lock()
+	if !l.inside || len(l.queue) == 0 {
+		l.inside = false
+		l.mu.Unlock()
+		return
+	}
+	l.takeLocked()
+	l.mu.Unlock()
+	l.runBatch()
+	if l.ending {
+		l.drainLast()
+		return
+	}
+	l.outside()
+}
+
+// outside ends the time in which posting needs no wake-up.
+func (l *Loop) outside() {
+	l.mu.Lock()
+	l.inside = false
+	if len(l.queue) > 0 && !l.armed {
+		l.wakeUp()
+		return
+	}
+	l.mu.Unlock()
 }
 
 // drainLast empties the queue for good: what is posted from here on goes to drainLate.
@@ -142,7 +187,7 @@ func (l *Loop) drainLast() {
 	for {
 		l.mu.Lock()
 		if len(l.queue) == 0 {
-			l.ended, l.armed = true, false
+			l.ended, l.armed, l.inside = true, false, false
 			l.mu.Unlock()
 			close(l.onEnd)
 			return
@@ -307,10 +352,11 @@ func (l *Loop) callOnOpen(c *conn) {
 
 // received serves the bytes of one read event.
 func (l *Loop) received(c *conn, b []byte) {
-	l.inTurn = true
+	l.enter()
 	c.active = l.now
 	l.serve(c, b)
 	l.endTurn(c)
+	l.leave()
 }
 
 func (l *Loop) serve(c *conn, b []byte) {

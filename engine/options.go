@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -84,9 +83,6 @@ func orInt(v *int, def int) {
 }
 
 func (o Options) validate() error {
-	if len(o.Addrs) == 0 {
-		return errors.New("engine: no address to listen on: set Options.Addrs")
-	}
 	for _, c := range []struct {
 		name string
 		v    int

@@ -84,8 +84,8 @@ func socketPair() (a, b net.Conn, err error) {
 	return a, b, nil
 }
 
-// events receives gnet's calls, all of them on the loop of the connection they concern. A connection's context is its *conn,
-// or a *Loop for the halves of the socket pairs.
+// events receives gnet's calls, all of them on the loop of the connection they concern. A connection's context is its *conn, a
+// *guest, or a *Loop for the halves of the socket pairs.
 type events struct {
 	gnet.BuiltinEventEngine
 	srv *Server
@@ -98,26 +98,34 @@ func (e *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	case *conn:
 		v.gc = gc
 		e.srv.loopOf(gc.EventLoop()).opened(v)
+	case *guest:
+		return nil, v.opened(e.srv.loopOf(gc.EventLoop()), gc)
 	}
 	return nil, gnet.None
 }
 
 func (e *events) OnTraffic(gc gnet.Conn) gnet.Action {
-	c, ok := gc.Context().(*conn)
-	if !ok {
-		return gnet.Close
-	}
 	b, err := gc.Next(-1) // all there is: nothing is ever left from an earlier read
 	if err != nil {
 		return gnet.Close
 	}
-	c.loop.received(c, b)
+	switch v := gc.Context().(type) {
+	case *conn:
+		v.loop.received(v, b)
+	case *guest:
+		return v.received(b)
+	default:
+		return gnet.Close
+	}
 	return gnet.None
 }
 
 func (e *events) OnClose(gc gnet.Conn, err error) gnet.Action {
-	if c, ok := gc.Context().(*conn); ok {
-		c.loop.closed(c, err)
+	switch v := gc.Context().(type) {
+	case *conn:
+		v.loop.closed(v, err)
+	case *guest:
+		v.closed(err)
 	}
 	return gnet.None
 }

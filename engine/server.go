@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -90,6 +91,13 @@ func (s *Server) Stats() Stats {
 // names the address and is ErrAddrInUse.
 func Listen(o Options, h Handler) (*Server, error) {
 	o = o.withDefaults()
+	if len(o.Addrs) == 0 {
+		return nil, errors.New("engine: no address to listen on: set Options.Addrs")
+	}
+	return start(o, h)
+}
+
+func start(o Options, h Handler) (*Server, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -115,6 +123,9 @@ func Listen(o Options, h Handler) (*Server, error) {
 	go s.keepHouse()
 	for _, ln := range s.listeners {
 		s.acceptors.Go(func() { s.accept(ln) })
+	}
+	if len(s.addrs) == 0 {
+		return s, nil
 	}
 	o.Logger.Info("listening", zap.String("server", o.Name), zap.Stringers("addrs", s.addrs),
 		zap.Int("loops", o.Loops), zap.Int("maxConns", o.MaxConns))

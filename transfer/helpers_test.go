@@ -140,7 +140,7 @@ func masterOptions() MasterOptions {
 
 func startMaster(t testing.TB, o MasterOptions, s *commitlog.Store) *Master {
 	t.Helper()
-	m, err := NewMaster(o, s)
+	m, err := servingMaster(o, s)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
@@ -350,4 +350,13 @@ func send(t testing.TB, m *Master, size int) *answer {
 	require.NoError(t, item.Err)
 	m.NotifyAppended()
 	return a
+}
+
+// servingMaster is a master that serves, on a loop of its own.
+func servingMaster(o MasterOptions, store *commitlog.Store) (*Master, error) {
+	m, err := NewMaster(o, store)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.Serve(nil)
 }

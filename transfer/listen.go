@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"runtime/debug"
 	"syscall"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"go.uber.org/zap"
 
 	"tandem/codec"
@@ -18,14 +15,12 @@ import (
 	"tandem/transfer/rules"
 )
 
-// The listener is the master's own and hands each connection to the event loop: a lack of descriptors, which would end a
-// gnet engine that accepts itself, only makes it wait.
+// The listener is the master's own and hands each connection to a loop: a lack of descriptors only makes it wait.
 
 const (
 	keepAlive       = time.Minute
 	shortestBackOff = 5 * time.Millisecond
 	longestBackOff  = time.Second
-	reportBuffer    = 4 << 10 // read at once: reports are 8 bytes each
 )
 
 func (m *Master) listen() error {
@@ -39,31 +34,39 @@ func (m *Master) listen() error {
 	}
 	m.listener = ln.(*net.TCPListener)
 	m.addr = addrPort(ln.Addr())
-	if err := m.startPoller(); err != nil {
-		_ = ln.Close()
-		return fmt.Errorf("%w: event loop: %w", ErrAddress, err)
-	}
 	return nil
 }
 
-func (m *Master) startPoller() error {
-	poller, err := gnet.NewClient(&events{m: m},
-		gnet.WithNumEventLoop(1),
-		gnet.WithReadBufferCap(reportBuffer),
-		gnet.WithTCPNoDelay(gnet.TCPDelay), // accepted connections have TCP_NODELAY already
-		gnet.WithLogger(pollerLog{m.log.Named("gnet").Sugar()}))
-	if err != nil {
-		return err
+// Serve begins to take slaves, on the loops of host: with those that serve the clients, a report completes the answers that waited for it
+// without a hand-over between threads. nil gives the replication loops of its own. Call it once. The host must be shut down before Close.
+func (m *Master) Serve(host *engine.Server) error {
+	if host == nil {
+		own, err := engine.NewHost(engine.Options{Name: "replication", Logger: m.log})
+		if err != nil {
+			return fmt.Errorf("%w: event loop: %w", ErrAddress, err)
+		}
+		m.own, host = own, own
 	}
-	m.poller = poller
-	return poller.Start()
+	m.host = host
+	m.serving = true
+	m.goroutines.Go(m.accept)
+	m.goroutines.Go(m.expireTickets)
+	m.goroutines.Go(m.keepHouse)
+	m.log.Info("serving the log to slaves", zap.Stringer("addr", m.addr),
+		zap.String("rule", rules.Text(m.o.Sync, m.o.InSyncReplicas, m.o.MinInSyncReplicas)))
+	return nil
 }
 
-// stopPoller ends the loop and with it all connections. The accepting goroutine must be over, or it could wait for the loop
-// for ever.
-func (m *Master) stopPoller() {
-	<-m.accepted
-	_ = m.poller.Stop()
+// stopHost ends the loops, if they are its own, and with them all connections. The accepting goroutine must be over, or it could wait
+// for a loop for ever.
+func (m *Master) stopHost() error {
+	if m.serving {
+		<-m.accepted
+	}
+	if m.own == nil {
+		return nil
+	}
+	return m.own.Shutdown(m.ctx)
 }
 
 // accept is the goroutine of the listener.
@@ -100,79 +103,42 @@ func (m *Master) take(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	if _, err := m.poller.Enroll(conn); err != nil {
-		m.refuseAddr(addrPort(conn.RemoteAddr()), err)
-	}
-}
-
-// events is what the event loop calls. A panic costs one connection.
-type events struct {
-	gnet.BuiltinEventEngine
-	m *Master
-}
-
-func (e *events) OnOpen(c gnet.Conn) (_ []byte, action gnet.Action) {
-	defer e.rescue(&action)
-	if err := e.m.open(c); err != nil {
-		e.m.refuseAddr(addrPort(c.RemoteAddr()), err)
-		return nil, gnet.Close
-	}
-	return nil, gnet.None
-}
-
-func (e *events) OnTraffic(c gnet.Conn) (action gnet.Action) {
-	defer e.rescue(&action)
-	s, ok := c.Context().(*session)
-	if !ok {
-		return gnet.Close
-	}
-	bytes, err := c.Next(-1)
-	if err == nil {
-		err = e.m.reports(s, bytes)
-	}
-	if err != nil {
-		e.m.refuse(s, err)
-		return gnet.Close
-	}
-	return gnet.None
-}
-
-func (e *events) OnClose(c gnet.Conn, err error) (action gnet.Action) {
-	defer e.rescue(&action)
-	if s, ok := c.Context().(*session); ok {
-		s.hangUp(c)
-		e.m.leave(s, err)
-	}
-	return gnet.None
-}
-
-func (e *events) rescue(action *gnet.Action) {
-	if r := recover(); r != nil {
-		e.m.log.Error("BUG: panic on the HA port", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
-		*action = gnet.Close
-	}
-}
-
-// open begins a session on the event loop.
-func (m *Master) open(c gnet.Conn) error {
-	fd, err := c.Dup()
-	if err != nil {
-		return err
-	}
 	m.mu.Lock()
 	m.lastID++
 	id := m.lastID
 	m.mu.Unlock()
-	file := os.NewFile(uintptr(fd), "ha")
-	s, err := newSession(m, id, c, file)
-	if err != nil {
-		_ = file.Close()
+	if err := m.host.Host(conn, &session{id: id, m: m}); err != nil {
+		m.refuseAddr(addrPort(conn.RemoteAddr()), err)
+	}
+}
+
+// OnOpen begins the session.
+func (s *session) OnOpen(c engine.Socket) error {
+	if err := s.open(c); err != nil {
+		s.m.refuseAddr(addrPort(c.RemoteAddr()), err)
 		return err
 	}
-	c.SetContext(s)
-	m.join(s)
-	m.goroutines.Go(s.write)
+	s.m.join(s)
+	s.m.goroutines.Go(s.write)
 	return nil
+}
+
+// OnData takes reports.
+func (s *session) OnData(bytes []byte) error {
+	err := s.m.reports(s, bytes)
+	if err != nil {
+		s.m.refuse(s, err)
+	}
+	return err
+}
+
+// OnClose ends the session.
+func (s *session) OnClose(err error) {
+	if s.file == nil {
+		return // it never began
+	}
+	s.hangUp()
+	s.m.leave(s, err)
 }
 
 // join makes a session known.
@@ -261,15 +227,6 @@ func (m *Master) report(s *session, offset int64, log rules.Log, now int64) erro
 		zap.Int64("reported", offset), zap.Int64("from", first.Start), zap.Int64("lag", first.Lag(log.End)))
 	return nil
 }
-
-// pollerLog drops what the event loop says in the ordinary course of things.
-type pollerLog struct{ log *zap.SugaredLogger }
-
-func (pollerLog) Debugf(string, ...any)               {}
-func (pollerLog) Infof(string, ...any)                {}
-func (p pollerLog) Warnf(format string, args ...any)  { p.log.Warnf(format, args...) }
-func (p pollerLog) Errorf(format string, args ...any) { p.log.Errorf(format, args...) }
-func (p pollerLog) Fatalf(format string, args ...any) { p.log.Errorf(format, args...) }
 
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)

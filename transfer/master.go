@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
 	"tandem/codec"
 	"tandem/commitlog"
+	"tandem/engine"
 	"tandem/transfer/rules"
 )
 
@@ -29,7 +29,9 @@ type Master struct {
 
 	listener *net.TCPListener
 	addr     netip.AddrPort
-	poller   *gnet.Client
+	host     *engine.Server // whose loops take the reports
+	own      *engine.Server // it, if it is the master's own
+	serving  bool
 	accepted chan struct{} // closed when no more connections come
 
 	sessions   atomic.Pointer[[]*session] // replaced, never changed
@@ -60,7 +62,7 @@ type promise struct {
 // mostPromises bounds how many of them are kept.
 const mostPromises = 1024
 
-// NewMaster listens on the HA port and serves the store's log until Close. Errors: ErrOptions, ErrAddress.
+// NewMaster takes the HA port; Serve begins to serve the store's log there, until Close. Errors: ErrOptions, ErrAddress.
 func NewMaster(o MasterOptions, store *commitlog.Store) (*Master, error) {
 	o.fill()
 	if err := o.check(); err != nil {
@@ -70,14 +72,6 @@ func NewMaster(o MasterOptions, store *commitlog.Store) (*Master, error) {
 	if err := m.listen(); err != nil {
 		m.cancel()
 		return nil, err
-	}
-	m.goroutines.Go(m.accept)
-	m.goroutines.Go(m.expireTickets)
-	m.goroutines.Go(m.keepHouse)
-	m.log.Info("serving the log to slaves", zap.Stringer("addr", m.addr),
-		zap.String("rule", rules.Text(o.Sync, o.InSyncReplicas, o.MinInSyncReplicas)))
-	if o.Sync && m.rules.Need == 0 {
-		m.log.Warn("SYNC_MASTER with inSyncReplicas=1: no write waits for a slave; leave inSyncReplicas out, or set 2, to wait for one")
 	}
 	return m, nil
 }
@@ -225,8 +219,7 @@ func (m *Master) moved() {
 func (m *Master) Close() error {
 	m.closeOnce.Do(func() {
 		m.cancel()
-		m.closeErr = m.listener.Close()
-		m.stopPoller()
+		m.closeErr = errors.Join(m.listener.Close(), m.stopHost())
 		m.goroutines.Wait()
 		m.ring.expireAt(never)
 	})

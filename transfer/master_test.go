@@ -394,7 +394,7 @@ func TestAPositionThatWasDeletedIsRefusedAndSaysSo(t *testing.T) {
 
 func TestCloseEndsEverySession(t *testing.T) {
 	store := bigStore(t)
-	m, err := NewMaster(masterOptions(), store)
+	m, err := servingMaster(masterOptions(), store)
 	require.NoError(t, err)
 	idle, stuck, fresh := connect(t, m), connect(t, m), connect(t, m)
 	idle.report(store.End())

@@ -34,6 +34,19 @@ const (
 	Mapped
 )
 
+// ParseMode reads the configuration's word (haTransferMode).
+func ParseMode(s string) (Mode, error) {
+	switch s {
+	case "auto", "":
+		return Auto, nil
+	case "sendfile":
+		return Sendfile, nil
+	case "mmap":
+		return Mapped, nil
+	}
+	return Auto, fmt.Errorf("%w: haTransferMode=%s; auto, sendfile or mmap", ErrOptions, s)
+}
+
 // MasterOptions configures a Master. A zero field means its default.
 type MasterOptions struct {
 	// Addr is the host:port to listen on (haListenPort); port 0 lets the system choose.

@@ -83,7 +83,7 @@ func TestBothSidesRestartAnywhere(t *testing.T) {
 		require.NoError(t, err)
 		replica, err := commitlog.Open(storeOptions(slaveDir, true))
 		require.NoError(t, err)
-		m, err := NewMaster(masterOptions(), store)
+		m, err := servingMaster(masterOptions(), store)
 		require.NoError(t, err)
 		peer.set(func() { peer.master, peer.store = m, store })
 		slave := NewSlave(slaveOptions(peer), replica)
@@ -234,7 +234,7 @@ func TestAllThatWaitEndByTheirOwnClockWhenTheSlaveHangs(t *testing.T) {
 
 func TestAClosedMasterLeavesNobodyWaiting(t *testing.T) {
 	store := masterStore(t)
-	m, err := NewMaster(masterOptions(), store)
+	m, err := servingMaster(masterOptions(), store)
 	require.NoError(t, err)
 	c := connect(t, m)
 	c.report(0)
@@ -344,7 +344,7 @@ func TestAMasterThatLostItsStoreHarmsNoSlave(t *testing.T) {
 	peer := &storePeer{id: "b"}
 	store := masterStore(t)
 	fill(t, store, 2*segmentSize)
-	m, err := NewMaster(masterOptions(), store)
+	m, err := servingMaster(masterOptions(), store)
 	require.NoError(t, err)
 	peer.set(func() { peer.master, peer.store = m, store })
 	replica := slaveStore(t)
@@ -358,7 +358,7 @@ func TestAMasterThatLostItsStoreHarmsNoSlave(t *testing.T) {
 		for i := 0; fresh.End() < end; i++ {
 			put(t, fresh, 777)
 		}
-		m, err := NewMaster(masterOptions(), fresh)
+		m, err := servingMaster(masterOptions(), fresh)
 		require.NoError(t, err)
 		slave.update(func(s *SlaveStatus) { s.State, s.LastError = Connecting, "" })
 		peer.set(func() { peer.master, peer.store = m, fresh })
@@ -373,7 +373,7 @@ func TestAMasterThatLostItsStoreHarmsNoSlave(t *testing.T) {
 func TestRolesChangeWithoutARestart(t *testing.T) {
 	a, b := masterStore(t), slaveStore(t)
 	fill(t, a, segmentSize)
-	m, err := NewMaster(masterOptions(), a)
+	m, err := servingMaster(masterOptions(), a)
 	require.NoError(t, err)
 	slave := NewSlave(slaveOptions(peerOf(m, "b")), b)
 	slave.Start()

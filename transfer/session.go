@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"tandem/codec"
+	"tandem/engine"
 	"tandem/transfer/rules"
 )
 
@@ -22,7 +22,7 @@ import (
 type session struct {
 	id     rules.SessionID
 	m      *Master
-	conn   gnet.Conn
+	conn   engine.Socket
 	remote netip.AddrPort
 	opened int64
 
@@ -62,16 +62,20 @@ type session struct {
 	stuckSince int64
 }
 
-func newSession(m *Master, id rules.SessionID, c gnet.Conn, file *os.File) (*session, error) {
-	raw, err := file.SyscallConn()
+// open takes a descriptor of its own for the sending side.
+func (s *session) open(c engine.Socket) error {
+	fd, err := c.Dup()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &session{
-		id: id, m: m, conn: c, remote: addrPort(c.RemoteAddr()), opened: m.nowMs(),
-		wake: make(chan struct{}, 1), gone: make(chan struct{}), start: make(chan int64, 1),
-		file: file, raw: raw, limiter: m.newLimiter(),
+	file := os.NewFile(uintptr(fd), "ha")
+	if s.raw, err = file.SyscallConn(); err != nil {
+		_ = file.Close()
+		return err
 	}
+	s.file, s.conn, s.remote, s.opened = file, c, addrPort(c.RemoteAddr()), s.m.nowMs()
+	s.wake, s.gone, s.start = make(chan struct{}, 1), make(chan struct{}), make(chan int64, 1)
+	s.limiter = s.m.newLimiter()
 	s.lastSend.Store(s.opened)
 	s.tryOnce = func(fd uintptr) bool {
 		s.send(fd)
@@ -81,7 +85,7 @@ func newSession(m *Master, id rules.SessionID, c gnet.Conn, file *os.File) (*ses
 		s.send(fd)
 		return s.sendErr != errAgain
 	}
-	return s, nil
+	return nil
 }
 
 // send needs mu.
@@ -271,8 +275,8 @@ func (s *session) end() {
 
 // hangUp is called by the event loop as the connection's last act. The shutdown unparks the writer and lets the peer see the
 // end although the writer's descriptor lives a little longer.
-func (s *session) hangUp(c gnet.Conn) {
-	_ = unix.Shutdown(c.Fd(), unix.SHUT_RDWR)
+func (s *session) hangUp() {
+	_ = unix.Shutdown(s.conn.Fd(), unix.SHUT_RDWR)
 	s.life.Lock()
 	close(s.gone)
 	s.life.Unlock()

@@ -100,6 +100,7 @@ func (t *stream) follow() error {
 		if err := t.acknowledge(); err != nil {
 			return err
 		}
+		t.s.store.WakeDispatch() // after the report, for which a producer may be waiting
 	}
 }
 

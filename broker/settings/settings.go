@@ -39,6 +39,12 @@ const (
 	JoinOldest JoinFrom = "oldest" // the master's oldest segment: the whole log
 )
 
+// Values of haEventLoop: whose event loops read what slaves report.
+const (
+	HaLoopShared = "shared" // the clients'
+	HaLoopOwn    = "own"    // one of their own
+)
+
 // Millis is a time in milliseconds, as RocketMQ's files give it.
 type Millis int64
 
@@ -108,6 +114,10 @@ type Settings struct {
 	TotalReplicas             int      // totalReplicas
 	SlaveTimeout              Millis   // slaveTimeout
 	HaRingSize                int      // haRingSize, sends that may wait at once
+	HaEventLoop               string   // haEventLoop: HaLoopShared or HaLoopOwn
+	HaTransferMode            string   // haTransferMode: auto, sendfile or mmap
+	HaFlowControlEnable       bool     // haFlowControlEnable
+	MaxHaTransferByteInSecond int64    // maxHaTransferByteInSecond
 	SlaveSyncMetadataInterval Millis   // slaveSyncMetadataInterval
 
 	LogLevel string // logLevel: debug, info, warn, error
