@@ -37,9 +37,8 @@ tools: # names what is missing, and what is left out without it
 		if [ "$$CI" = true ]; then exit 1; fi; \
 	done
 
-bench: build ## sync beside async, and catch-up; BENCHFLAGS='--rounds 9' for more
-	bin/tandem bench overhead $(BENCHFLAGS)
-	bin/tandem bench catchup
+bench: build ## all measurements, about ten minutes, kept under bench/results; ends with each figure against its bound. BENCHFLAGS='--rounds 9' for more
+	bin/tandem bench all --out bench/results $(BENCHFLAGS)
 
 lint: ## formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

@@ -28,6 +28,7 @@ type run struct {
 	start    time.Time
 	left     atomic.Int64 // messages that may still be started
 	answered atomic.Int64
+	course   *course // nil unless asked for
 }
 
 // now is the time since the start in nanoseconds.
@@ -57,7 +58,7 @@ type link struct {
 
 func newLink(r *run, addr string, id int) *link {
 	return &link{
-		run: r, addr: addr, id: id, rec: newRecorder(r.window, &r.answered),
+		run: r, addr: addr, id: id, rec: newRecorder(r.window, r.course),
 		sent: make([]atomic.Int64, r.Depth), seq: uint32(id) << 26,
 	}
 }

@@ -1,7 +1,8 @@
-// Package bench is the load generator and the side-by-side measurements. [Send] loads one broker, or all masters that a name
-// server knows, and reports throughput, round trips and errors; [Overhead] runs synchronous and asynchronous replication
-// in turns and reports their ratios; [Catchup] measures how fast an empty slave comes level. They work on any broker that
-// speaks RocketMQ's remoting protocol, except where they start the brokers themselves.
+// Package bench is the load generator, and what all measurements have in common. [Send] loads one broker, or all masters that a
+// name server knows, and reports throughput, round trips and errors; [Ping] exchanges bytes of the same sizes with a peer that is no
+// broker; a [Figure] is a row of measured values with the bound that it is held to and the noise of the row itself. Send works on any
+// broker that speaks RocketMQ's remoting protocol. What starts processes of its own is in bench/trial, the processes that are no
+// brokers in bench/part, and the kept reports in bench/report.
 //
 // The central type is [SendOptions]; what comes back is a plain struct whose JSON field names are stable, and which prints
 // itself as a table. Messages are made from pre-encoded frames in which only opaque, time and message key are patched, so

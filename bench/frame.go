@@ -40,15 +40,20 @@ type frame struct {
 	opaqueAt, bornAt, keyAt int
 }
 
+// keyMarker stands where a message key is patched.
+const keyMarker = "FEDCBA98"
+
+func (m message) properties() []byte {
+	props := codec.AppendProperty(nil, "UNIQ_KEY", keyPrefix+keyMarker)
+	return codec.AppendProperty(props, "WAIT", strconv.FormatBool(m.wait))
+}
+
 // newFrame encodes m with markers in the places that change, and notes where they are.
 func newFrame(m message) (*frame, error) {
-	const born, key = "8765432109876", "FEDCBA98"
-	var props []byte
-	props = codec.AppendProperty(props, "UNIQ_KEY", keyPrefix+key)
-	props = codec.AppendProperty(props, "WAIT", strconv.FormatBool(m.wait))
+	const born = "8765432109876"
 	req := codec.NewRequest(codec.ReqSendMessageV2, map[string]string{
 		"a": "tandem_bench", "b": m.topic, "c": "TBW102", "d": strconv.Itoa(m.nums), "e": strconv.Itoa(m.queue),
-		"f": "0", "g": born, "h": "0", "i": string(props), "j": "0", "k": "false", "l": "0", "m": "false",
+		"f": "0", "g": born, "h": "0", "i": string(m.properties()), "j": "0", "k": "false", "l": "0", "m": "false",
 	}, m.body)
 	req.Opaque, req.Serialize = opaqueBase, m.form
 	head := codec.AppendFrame(nil, req)
@@ -60,7 +65,7 @@ func newFrame(m message) (*frame, error) {
 		f.opaqueAt, err = only(head, strconv.Itoa(opaqueBase), err)
 	}
 	f.bornAt, err = only(head, born, err)
-	f.keyAt, err = only(head, key, err)
+	f.keyAt, err = only(head, keyMarker, err)
 	return f, err
 }
 

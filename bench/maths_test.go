@@ -25,7 +25,7 @@ func TestASeriesHasMedianAndSpread(t *testing.T) {
 		{[]float64{4, 1, 2, 9}, 3, 1, 9},
 		{[]float64{2, math.NaN(), 4, math.Inf(1)}, 3, 2, 4},
 	} {
-		s := newSeries(c.values)
+		s := NewSeries(c.values)
 		require.Equal(t, []float64{c.median, c.low, c.high}, []float64{s.Median, s.Low, s.High}, "%v", c.values)
 		require.Len(t, s.Values, len(c.values))
 		_, err := json.Marshal(s)
@@ -35,24 +35,24 @@ func TestASeriesHasMedianAndSpread(t *testing.T) {
 
 func TestASeriesKeepsItsOrder(t *testing.T) {
 	values := []float64{5, 1, 3}
-	require.Equal(t, values, newSeries(values).Values)
+	require.Equal(t, values, NewSeries(values).Values)
 	require.Equal(t, []float64{5, 1, 3}, values)
 }
 
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	// The machine gets slower and slower: each side's own spread is large, the ratio's is none.
-	s := ratios([]float64{95, 47.5, 19}, []float64{100, 50, 20})
+	s := Ratios([]float64{95, 47.5, 19}, []float64{100, 50, 20})
 	require.InDelta(t, 0.95, s.Median, 1e-9)
 	require.InDelta(t, 0.95, s.Low, 1e-9)
 	require.InDelta(t, 0.95, s.High, 1e-9)
-	require.Zero(t, ratios([]float64{1}, []float64{0}).Median, "no base, no ratio")
-	require.Len(t, ratios([]float64{1, 2}, []float64{1}).Values, 1)
+	require.Zero(t, Ratios([]float64{1}, []float64{0}).Median, "no base, no ratio")
+	require.Len(t, Ratios([]float64{1, 2}, []float64{1}).Values, 1)
 }
 
 func TestAMedianLiesInItsSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(-1e9, 1e9), 1, 50).Draw(t, "values")
-		s := newSeries(values)
+		s := NewSeries(values)
 		require.LessOrEqual(t, s.Low, s.Median)
 		require.LessOrEqual(t, s.Median, s.High)
 		below, above := 0, 0
@@ -205,16 +205,6 @@ func TestAForeignOpaqueIsNoSlot(t *testing.T) {
 	}
 }
 
-func TestTheReportsOfComparisonsKeepTheirNames(t *testing.T) {
-	require.Equal(t, []string{"base", "conns", "depth", "failed", "rounds", "seconds", "size", "targets"},
-		keys(t, OverheadReport{Failed: map[string]string{"x": "y"}}))
-	require.Equal(t, []string{"label", "processes", "round_trip_p99_9", "round_trip_ratio", "round_trip_us", "throughput", "throughput_ratio"},
-		keys(t, OverheadTarget{Processes: []ProcessReport{{}}}))
-	require.Equal(t, []string{"high", "low", "median", "values"}, keys(t, Series{}))
-	require.Equal(t, []string{"bytes", "copy_bytes", "copy_seconds", "fill_seconds", "mb_per_s", "messages", "processes", "size", "total_seconds"},
-		keys(t, CatchupReport{}))
-}
-
 func TestTablesNameWhatMatters(t *testing.T) {
 	var b strings.Builder
 	WriteTable(&b, SendReport{
@@ -224,33 +214,4 @@ func TestTablesNameWhatMatters(t *testing.T) {
 	for _, want := range []string{"sync", "3 SYSTEM_BUSY", "full", "250 µs", "2.50 s", "master", "3.0 MiB"} {
 		require.Contains(t, b.String(), want)
 	}
-}
-
-func TestOverheadTurnsOverPeers(t *testing.T) {
-	a, b := startScript(t, &script{}), startScript(t, &script{answer: func(int, *codec.SendHeader) (codec.ResponseCode, bool) {
-		return codec.SlaveNotAvailable, false
-	}})
-	var steps []string
-	r, err := Overhead(t.Context(), OverheadOptions{
-		NoOwn: true, Peers: []Peer{{"a", a.addr}, {"b", b.addr}}, Rounds: 2, Run: 50 * time.Millisecond, Warmup: time.Nanosecond,
-		Progress: func(_, _ int, what string) { steps = append(steps, what) },
-	})
-	require.NoError(t, err)
-	require.Equal(t, []string{
-		"a, 1 in flight", "b, 1 in flight", "a, 256 in flight", "b, 256 in flight",
-		"b, 1 in flight", "a, 1 in flight", "b, 256 in flight", "a, 256 in flight", "done",
-	}, steps)
-	require.Equal(t, "a", r.Base)
-	require.Len(t, r.Targets, 2)
-	require.Len(t, r.Targets[1].ThroughputRatio.Values, 2)
-	require.Contains(t, r.Failed["b"], "SLAVE_NOT_AVAILABLE")
-	require.NotContains(t, r.Failed, "a")
-	var out strings.Builder
-	r.WriteTable(&out)
-	require.Contains(t, out.String(), "SLAVE_NOT_AVAILABLE")
-}
-
-func TestOverheadOfNothingIsRefused(t *testing.T) {
-	_, err := Overhead(t.Context(), OverheadOptions{NoOwn: true})
-	require.ErrorIs(t, err, ErrOptions)
 }

@@ -33,6 +33,9 @@ type SendOptions struct {
 	Queues int             // default 4
 	Form   codec.Serialize // of the request headers; default JSON, as the clients send
 
+	NoTopic bool          // send at once, to Addr: the topic is there already, or the peer is no broker
+	Every   time.Duration // also report the course of the run, in stretches of this length; 0: don't
+
 	Watch    []Watched      // processes whose memory and processor time are reported
 	Progress func(Progress) // called about five times a second, from one goroutine
 }
@@ -74,6 +77,9 @@ func (o SendOptions) validate() error {
 	if (o.Addr == "") == (o.Namesrv == "") {
 		return fmt.Errorf("%w: give a broker's address or a name server's, one of the two", ErrOptions)
 	}
+	if o.NoTopic && o.Addr == "" {
+		return fmt.Errorf("%w: only a broker's address goes with a topic that is there already", ErrOptions)
+	}
 	if o.Rate < 0 {
 		return fmt.Errorf("%w: rate %g, 0 or more is expected", ErrOptions, o.Rate)
 	}
@@ -90,6 +96,7 @@ func (o SendOptions) validate() error {
 		{"duration", int64(o.Duration), 1, 1 << 62},
 		{"warm-up", int64(o.Warmup), 0, 1 << 62},
 		{"drain", int64(o.Drain), 1, 1 << 62},
+		{"length of a stretch", int64(o.Every), 0, 1 << 62},
 	} {
 		if c.value < c.low || c.value > c.high {
 			return fmt.Errorf("%w: %s %d, %d to %d is expected", ErrOptions, c.name, c.value, c.low, c.high)

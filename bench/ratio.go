@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -13,9 +14,9 @@ type Series struct {
 	High   float64   `json:"high"`
 }
 
-// newSeries sums up values. Of an even number of them the median is the mean of the middle two; of none it is 0. Values that are
+// NewSeries sums up values. Of an even number of them the median is the mean of the middle two; of none it is 0. Values that are
 // no finite numbers are kept in the row, as 0, and count for nothing.
-func newSeries(values []float64) Series {
+func NewSeries(values []float64) Series {
 	s := Series{Values: slices.Clone(values)}
 	var good []float64
 	for i, v := range s.Values {
@@ -35,12 +36,29 @@ func newSeries(values []float64) Series {
 	return s
 }
 
-// ratios divides pair by pair: the k-th value of what by the k-th of base. Slow changes of the machine's mood hit both
+// Ratios divides pair by pair: the k-th value of what by the k-th of base. Slow changes of the machine's mood hit both
 // of a pair and so leave the ratio alone.
-func ratios(what, base []float64) Series {
+func Ratios(what, base []float64) Series {
 	out := make([]float64, min(len(what), len(base)))
 	for i := range out {
 		out[i] = what[i] / base[i]
 	}
-	return newSeries(out)
+	return NewSeries(out)
 }
+
+// Noise is how far values of the row usually lie from its median: the median of their distances, scaled so that it is the standard
+// deviation if they are spread normally. Of one value it is 0, of two half their distance.
+func (s Series) Noise() float64 {
+	const scale = 1.4826
+	var off []float64
+	for _, v := range s.Values {
+		off = append(off, math.Abs(v-s.Median))
+	}
+	if len(off) < 3 {
+		return (s.High - s.Low) / 2
+	}
+	return scale * NewSeries(off).Median
+}
+
+// Spread is the row's lowest and highest value as text.
+func (s Series) Spread() string { return fmt.Sprintf("%.3f … %.3f", s.Low, s.High) }

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"sync/atomic"
-
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
 	"tandem/codec"
@@ -20,31 +18,52 @@ type recorder struct {
 	errors              map[string]int64
 	firstError          string
 	trips               *hdr.Histogram
-	answered            *atomic.Int64 // of the run, for its progress
+	course              *course // of the run; nil unless asked for
+	stretch             stretch // not yet added to it
 }
 
-func newRecorder(w window, answered *atomic.Int64) *recorder {
-	return &recorder{window: w, errors: map[string]int64{}, trips: newHistogram(), answered: answered}
+func newRecorder(w window, c *course) *recorder {
+	return &recorder{window: w, errors: map[string]int64{}, trips: newHistogram(), course: c}
 }
 
 // answer takes the reply that came at now to a message sent (or due) at sent.
 func (r *recorder) answer(v *codec.View, sent, now int64) {
-	if v.Code == codec.Success && r.has(now) {
-		r.inTime++
+	if v.Code == codec.Success {
+		r.success(sent, now)
+		return
 	}
-	if v.Code != codec.Success && r.firstError == "" {
+	if r.firstError == "" {
 		r.firstError = codec.CodeName(v.Code) + ": " + v.Remark()
+	}
+	if r.has(sent) {
+		r.sent++
+		r.errors[codec.CodeName(v.Code)]++
+	}
+}
+
+// success takes a SUCCESS reply.
+func (r *recorder) success(sent, now int64) {
+	if r.has(now) {
+		r.inTime++
 	}
 	if !r.has(sent) {
 		return
 	}
 	r.sent++
-	if v.Code != codec.Success {
-		r.errors[codec.CodeName(v.Code)]++
-		return
-	}
 	r.acked++
 	record(r.trips, now-sent)
+	if r.course != nil {
+		r.inCourse(now-r.from, now-sent)
+	}
+}
+
+// inCourse notes a round trip that ended so long after the window's begin.
+func (r *recorder) inCourse(at, trip int64) {
+	if n := at / r.course.every; n != r.stretch.n || r.stretch.trips == nil {
+		r.course.add(r)
+		r.stretch = stretch{n: n, trips: newCourseHistogram()}
+	}
+	record(r.stretch.trips, trip)
 }
 
 // fail counts a message that was sent (or due) at sent and will get no answer.

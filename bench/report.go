@@ -27,6 +27,8 @@ type SendReport struct {
 	MBps       float64          `json:"mb_per_s"`              // their bodies, in 10^6 bytes
 	RoundTrip  Latency          `json:"round_trip_us"`         // of acknowledged messages, from when they were sent (or due)
 	Late       *Latency         `json:"late_us,omitempty"`     // with a rate: how much after its time a message was written
+	Curve      []CurvePoint     `json:"curve,omitempty"`       // the same round trips, for drawing
+	Course     []Stretch        `json:"course,omitempty"`      // if asked for: the same by the time at which they ended
 
 	GeneratorNs float64         `json:"generator_ns_per_message"` // processor time of this process per answered message
 	Processes   []ProcessReport `json:"processes,omitempty"`
@@ -72,4 +74,25 @@ func latencyOf(h *hdr.Histogram) Latency {
 	return Latency{
 		Mean: h.Mean() / 1e3, P50: us(50), P90: us(90), P99: us(99), P999: us(99.9), P9999: us(99.99), Max: float64(h.Max()) / 1e3,
 	}
+}
+
+// CurvePoint is a point of a percentile curve.
+type CurvePoint struct {
+	Percentile float64 `json:"percentile"` // below 100
+	Micros     float64 `json:"us"`
+}
+
+// curvePercentiles are what a curve is drawn through.
+var curvePercentiles = [...]float64{0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.99, 99.999}
+
+// curveOf leaves out what the values are too few to tell.
+func curveOf(h *hdr.Histogram) []CurvePoint {
+	var out []CurvePoint
+	for _, p := range curvePercentiles {
+		if float64(h.TotalCount())*(100-p) < 99.99 { // 100, but for rounding
+			break
+		}
+		out = append(out, CurvePoint{p, float64(h.ValueAtQuantile(p)) / 1e3})
+	}
+	return out
 }

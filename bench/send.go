@@ -19,9 +19,12 @@ func Send(ctx context.Context, o SendOptions) (SendReport, error) {
 	if err := o.validate(); err != nil {
 		return SendReport{}, err
 	}
-	addrs, err := prepare(ctx, o)
-	if err != nil {
-		return SendReport{}, err
+	addrs := []string{o.Addr}
+	if !o.NoTopic {
+		var err error
+		if addrs, err = prepare(ctx, o); err != nil {
+			return SendReport{}, err
+		}
 	}
 	r, err := newRun(o)
 	if err != nil {
@@ -33,6 +36,9 @@ func Send(ctx context.Context, o SendOptions) (SendReport, error) {
 func newRun(o SendOptions) (*run, error) {
 	r := &run{SendOptions: o, window: window{int64(o.Warmup), int64(o.Warmup + o.Duration)}}
 	r.left.Store(o.Messages)
+	if o.Every > 0 {
+		r.course = &course{every: int64(o.Every)}
+	}
 	body := payload(o.Size)
 	for q := range o.Queues {
 		f, err := newFrame(message{topic: o.Topic, queue: q, nums: o.Queues, wait: !o.NoWait, form: o.Form, body: body})
@@ -50,7 +56,7 @@ func (r *run) measure(ctx context.Context, addrs []string) (SendReport, error) {
 	links := make([]*link, r.Conns)
 	paced := make([]*pacedLoop, 0, r.Conns)
 	cpu := selfCPU()
-	watch := startWatch(r)
+	watch := StartWatch(r.Watch, r.tick)
 	g, gctx := errgroup.WithContext(ctx)
 	for i := range links {
 		links[i] = newLink(r, addrs[i%len(addrs)], i)
@@ -64,7 +70,7 @@ func (r *run) measure(ctx context.Context, addrs []string) (SendReport, error) {
 	}
 	err := g.Wait()
 	end := r.now()
-	processes := watch.stop()
+	processes := watch.Stop(r.answered.Load())
 	if err != nil && ctx.Err() == nil {
 		return SendReport{}, err
 	}
@@ -79,20 +85,33 @@ func (r *run) measure(ctx context.Context, addrs []string) (SendReport, error) {
 	return rep, nil
 }
 
+func (r *run) tick() {
+	if r.Progress != nil {
+		r.Progress(Progress{Elapsed: time.Since(r.start), Total: time.Duration(r.to), Answered: r.answered.Load()})
+	}
+}
+
 // report sums up; end is when the measured part ended, in ns since the start.
 func (r *run) report(addrs []string, links []*link, paced []*pacedLoop, end int64) SendReport {
-	sum := newRecorder(r.window, &r.answered)
+	sum := newRecorder(r.window, nil)
 	for _, l := range links {
 		sum.merge(l.rec)
 	}
 	rep := SendReport{
 		Label: r.Label, Addrs: addrs, Topic: r.Topic, Size: r.Size, Conns: r.Conns, Depth: r.Depth, Rate: r.Rate, NoWait: r.NoWait,
 		Sent: sum.sent, Acked: sum.acked, Errors: sum.errors, FirstError: sum.firstError, RoundTrip: latencyOf(sum.trips),
+		Curve: curveOf(sum.trips),
 	}
 	if end > r.from {
 		rep.Seconds = float64(end-r.from) / 1e9
 		rep.Throughput = float64(sum.inTime) / rep.Seconds
 		rep.MBps = rep.Throughput * float64(r.Size) / 1e6
+	}
+	if r.course != nil {
+		for _, l := range links {
+			r.course.add(l.rec)
+		}
+		rep.Course = r.course.report()
 	}
 	if len(paced) > 0 {
 		late := newHistogram()

@@ -194,6 +194,8 @@ func TestOptionsThatMakeNoSenseAreNamed(t *testing.T) {
 		"conns 99999": {Addr: "a:1", Conns: 99999},
 		"depth -5":    {Addr: "a:1", Depth: -5},
 		"rate -1":     {Addr: "a:1", Rate: -1},
+		"there alrea": {Namesrv: "a:1", NoTopic: true},
+		"stretch -1":  {Addr: "a:1", Every: -1},
 	} {
 		_, err := Send(t.Context(), o)
 		require.ErrorIs(t, err, ErrOptions)
@@ -213,12 +215,14 @@ func TestWatchedProcessesAreReported(t *testing.T) {
 
 func TestTheJSONOfASendReportKeepsItsNames(t *testing.T) {
 	want := []string{
-		"acked", "addrs", "conns", "depth", "errors", "first_error", "generator_ns_per_message", "label", "late_us", "mb_per_s",
+		"acked", "addrs", "conns", "course", "curve", "depth", "errors", "first_error", "generator_ns_per_message", "label", "late_us", "mb_per_s",
 		"no_wait", "processes", "rate", "round_trip_us", "seconds", "sent", "size", "throughput", "topic",
 	}
-	r := SendReport{Label: "x", FirstError: "x", Late: &Latency{}, Processes: []ProcessReport{{}}}
+	r := SendReport{Label: "x", FirstError: "x", Late: &Latency{}, Processes: []ProcessReport{{}}, Curve: []CurvePoint{{}}, Course: []Stretch{{}}}
 	require.Equal(t, want, keys(t, r))
 	require.Equal(t, []string{"max", "mean", "p50", "p90", "p99", "p99_9", "p99_99"}, keys(t, r.RoundTrip))
+	require.Equal(t, []string{"percentile", "us"}, keys(t, r.Curve[0]))
+	require.Equal(t, []string{"acked", "max", "p50", "p99", "p99_9", "second", "throughput"}, keys(t, r.Course[0]))
 	require.Equal(t, []string{"cpu_ns_per_message", "cpu_seconds", "name", "rss_anon_bytes", "rss_bytes"}, keys(t, r.Processes[0]))
 }
 

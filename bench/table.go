@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// newTable is a plain table whose columns after the first are numbers.
-func newTable(header ...any) table.Writer {
+// NewTable is a plain table whose columns after the first are numbers.
+func NewTable(header ...any) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Format.Header = text.FormatDefault
@@ -31,7 +31,7 @@ func (r SendReport) WriteTable(w io.Writer) { WriteTable(w, r) }
 
 // WriteTable prints reports of several runs, one row each, and what their processes used.
 func WriteTable(w io.Writer, reports ...SendReport) {
-	t := newTable("run", "acked", "not acked", "messages/s", "MB/s", "p50", "p90", "p99", "p99.9", "p99.99", "max")
+	t := NewTable("run", "acked", "not acked", "messages/s", "MB/s", "p50", "p90", "p99", "p99.9", "p99.99", "max")
 	for _, r := range reports {
 		l := r.RoundTrip
 		t.AppendRow(table.Row{
@@ -48,7 +48,7 @@ func WriteTable(w io.Writer, reports ...SendReport) {
 			fmt.Fprintf(w, "%s: written later than due: p50 %s, p99 %s\n", r.name(), Micros(r.Late.P50), Micros(r.Late.P99))
 		}
 		fmt.Fprintf(w, "%s: the generator used %.0f ns of processor time per message\n", r.name(), r.GeneratorNs)
-		writeProcesses(w, r.Processes)
+		WriteProcesses(w, r.Processes)
 	}
 }
 
@@ -67,18 +67,20 @@ func (r SendReport) errorText() string {
 	return strings.Join(parts, ", ")
 }
 
-func writeProcesses(w io.Writer, ps []ProcessReport) {
+// WriteProcesses prints what processes used; nothing if there are none.
+func WriteProcesses(w io.Writer, ps []ProcessReport) {
 	if len(ps) == 0 {
 		return
 	}
-	t := newTable("process", "RSS", "RssAnon", "CPU s", "CPU ns/message")
+	t := NewTable("process", "RSS", "RssAnon", "CPU s", "CPU ns/message")
 	for _, p := range ps {
-		t.AppendRow(table.Row{p.Name, mib(p.RSS), mib(p.RssAnon), fmt.Sprintf("%.2f", p.CPU), fmt.Sprintf("%.0f", p.CPUNs)})
+		t.AppendRow(table.Row{p.Name, MiB(p.RSS), MiB(p.RssAnon), fmt.Sprintf("%.2f", p.CPU), fmt.Sprintf("%.0f", p.CPUNs)})
 	}
 	fmt.Fprintln(w, t.Render())
 }
 
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+// MiB prints bytes.
+func MiB(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // Micros prints microseconds with a unit that suits them.
 func Micros(us float64) string {

@@ -22,18 +22,20 @@ type ProcessReport struct {
 	CPUNs   float64 `json:"cpu_ns_per_message"`
 }
 
-// watcher samples processes and tells the progress, until stop.
-type watcher struct {
-	run    *run
+// Watcher samples processes until Stop.
+type Watcher struct {
+	list   []Watched
+	tick   func()
 	first  []cluster.Usage
 	peak   []cluster.Usage
 	ended  chan struct{}
 	inside sync.WaitGroup
 }
 
-func startWatch(r *run) *watcher {
-	w := &watcher{run: r, ended: make(chan struct{})}
-	for _, p := range r.Watch {
+// StartWatch begins to sample, about five times a second; tick, which may be nil, is called after each sample from the same goroutine.
+func StartWatch(list []Watched, tick func()) *Watcher {
+	w := &Watcher{list: list, tick: tick, ended: make(chan struct{})}
+	for _, p := range list {
 		u, _ := cluster.UsageOf(p.PID) // one that has ended counts from 0
 		w.first = append(w.first, u)
 	}
@@ -42,7 +44,7 @@ func startWatch(r *run) *watcher {
 	return w
 }
 
-func (w *watcher) loop() {
+func (w *Watcher) loop() {
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
@@ -52,16 +54,14 @@ func (w *watcher) loop() {
 		case <-tick.C:
 		}
 		w.sample()
-		if w.run.Progress != nil {
-			w.run.Progress(Progress{
-				Elapsed: time.Since(w.run.start), Total: time.Duration(w.run.to), Answered: w.run.answered.Load(),
-			})
+		if w.tick != nil {
+			w.tick()
 		}
 	}
 }
 
-func (w *watcher) sample() {
-	for i, p := range w.run.Watch {
+func (w *Watcher) sample() {
+	for i, p := range w.list {
 		u, err := cluster.UsageOf(p.PID)
 		if err != nil {
 			continue
@@ -71,18 +71,18 @@ func (w *watcher) sample() {
 	}
 }
 
-// stop ends the watching and reports it.
-func (w *watcher) stop() []ProcessReport {
+// Stop ends the sampling and reports it; the processor time is also given by message, of which there were so many. Call it once.
+func (w *Watcher) Stop(messages int64) []ProcessReport {
 	close(w.ended)
 	w.inside.Wait()
 	w.sample()
 	var out []ProcessReport
-	for i, p := range w.run.Watch {
+	for i, p := range w.list {
 		r := ProcessReport{Name: p.Name, RSS: w.peak[i].RSS, RssAnon: w.peak[i].RssAnon}
 		cpu := w.peak[i].CPU - w.first[i].CPU
 		r.CPU = cpu.Seconds()
-		if n := w.run.answered.Load(); n > 0 {
-			r.CPUNs = float64(cpu) / float64(n)
+		if messages > 0 {
+			r.CPUNs = float64(cpu) / float64(messages)
 		}
 		out = append(out, r)
 	}

@@ -185,3 +185,15 @@ func TestPollTellsWhatWasMissingWhenItsTimeIsUp(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, missing)
 }
+
+func TestReplicationIsHowFarEachSlaveIs(t *testing.T) {
+	body := `{"version":1,"role":"SYNC_MASTER","maxOffset":7,"master":{"maxOffset":900,"slaves":[{"id":"a","acked":800,"reported":true,"inSync":true},{"acked":0}]}}`
+	addr := server(t, always(codec.Command{Code: codec.Success, Body: []byte(body)}))
+	r, err := newClient(t).Replication(t.Context(), addr)
+	require.NoError(t, err)
+	require.Equal(t, Replication{End: 900, Slaves: []Acknowledged{{Offset: 800, Reported: true, InSync: true}, {}}}, r)
+
+	slave := server(t, always(codec.Command{Code: codec.Success, Body: []byte(`{"role":"SLAVE","slave":{"maxOffset":1}}`)}))
+	_, err = newClient(t).Replication(t.Context(), slave)
+	require.ErrorContains(t, err, "no master")
+}

@@ -19,7 +19,8 @@ func newBenchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Make load and measure",
 	}
-	cmd.AddCommand(newBenchSendCommand(), newBenchOverheadCommand(), newBenchCatchupCommand())
+	cmd.AddCommand(newBenchSendCommand(), newBenchAllCommand(), newBenchOverheadCommand(), newBenchFloorCommand(), newBenchLagCommand(),
+		newBenchFanoutCommand(), newBenchSoakCommand(), newBenchCatchupCommand(), newBenchStartCommand(), newBenchPartCommand())
 	return cmd
 }
 

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tandem/bench"
+	"tandem/bench/report"
+	"tandem/bench/trial"
 	"tandem/codec"
 )
 
@@ -28,6 +32,14 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "send", "--addr=h:1", "--watch=master"}, "NAME=PID"},
 		{[]string{"bench", "overhead", "--addr=h:1"}, "LABEL=HOST:PORT"},
 		{[]string{"bench", "overhead", "--own=false"}, "nothing to measure"},
+		{[]string{"bench", "overhead", "--size=0"}, "--size=0"},
+		{[]string{"bench", "all", "--addr=h"}, "LABEL=HOST:PORT"},
+		{[]string{"bench", "all", "--rounds=0"}, "--rounds=0"},
+		{[]string{"bench", "floor", "--bytes=-1"}, "--bytes=-1"},
+		{[]string{"bench", "fanout", "--slaves=1,0"}, "--slaves=0"},
+		{[]string{"bench", "soak", "--rate=0"}, "--rate=0"},
+		{[]string{"bench", "lag", "--rounds=0"}, "--rounds=0"},
+		{[]string{"bench", "start", "--log=0"}, "--log=0"},
 		{[]string{"bench", "catchup", "--log=0"}, "--log=0"},
 	} {
 		var out, errs bytes.Buffer
@@ -48,7 +60,7 @@ func TestALoadThatNobodyTakesFails(t *testing.T) {
 func TestPeersAndWatchedProcessesAreRead(t *testing.T) {
 	peers, err := parsePeers([]string{"apache 5.5.0=127.0.0.1:10911", "b=[::1]:1"})
 	require.NoError(t, err)
-	require.Equal(t, []bench.Peer{{Label: "apache 5.5.0", Addr: "127.0.0.1:10911"}, {Label: "b", Addr: "[::1]:1"}}, peers)
+	require.Equal(t, []trial.Peer{{Label: "apache 5.5.0", Addr: "127.0.0.1:10911"}, {Label: "b", Addr: "[::1]:1"}}, peers)
 	watched, err := parseWatched([]string{"master=12"})
 	require.NoError(t, err)
 	require.Equal(t, []bench.Watched{{Name: "master", PID: 12}}, watched)
@@ -82,4 +94,84 @@ func TestProgressIsQuietInAPipe(t *testing.T) {
 	require.NoError(t, err)
 	defer null.Close()
 	require.Nil(t, newProgress(null).bar, "a file is no terminal")
+}
+
+// benchmark runs a measurement with real processes: this test's binary is the children's too.
+func benchmark(t *testing.T, args ...string) (report.Document, string) {
+	t.Helper()
+	cmd := command(t, append([]string{"bench"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), "%s%s", stdout.String(), stderr.String())
+	var d report.Document
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &d), "%s", stdout.String())
+	return d, stderr.String()
+}
+
+func TestTheFloorIsMeasuredByProcessesOfItsOwn(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "floor.html")
+	d, noise := benchmark(t, "floor", "--rounds=1", "--run=100ms", "--warmup=20ms", "--size=128", "--bytes=8", "--json", "--html", page)
+	require.Empty(t, noise)
+	require.FileExists(t, page)
+	require.NotNil(t, d.Results.Floor)
+	require.Len(t, d.Results.Floor.Sizes, 1)
+	require.Len(t, d.Results.Floor.Sizes[0].Targets, 3)
+	for _, f := range d.Figures {
+		require.Positive(t, f.Median, f.Name)
+	}
+}
+
+func TestEachTrialRunsWithRealBrokers(t *testing.T) {
+	for _, args := range [][]string{
+		{"overhead", "--rounds=1", "--run=100ms", "--warmup=20ms", "--size=128", "--rate=500"},
+		{"lag", "--rounds=1", "--run=200ms"},
+		{"fanout", "--rounds=1", "--run=100ms", "--warmup=20ms", "--slaves=1,2"},
+		{"soak", "--rate=500", "--duration=400ms", "--warmup=50ms", "--every=100ms"},
+		{"catchup", "--rounds=1", "--log=8", "--segment=4"},
+		{"catchup", "--rounds=1", "--log=8", "--segment=4", "--cold"},
+		{"start", "--rounds=1", "--log=8", "--segment=4", "--load=100ms"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			d, _ := benchmark(t, append(args, "--json", "--dir", t.TempDir())...)
+			require.Len(t, d.Results.Reports(), 1)
+			require.Empty(t, d.Results.Faults())
+			require.NotEmpty(t, d.Figures)
+			for _, f := range d.Figures {
+				require.NotEqual(t, bench.Unknown, f.Verdict, f.Name)
+			}
+		})
+	}
+}
+
+func TestAReportIsJudgedKeptAndPrinted(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	series := bench.NewSeries([]float64{9, 9, 9})
+	results := trial.Results{Lag: &trial.LagReport{P99: series, P50: series, Max: series}}
+	for _, c := range []struct {
+		flags trialFlags
+		want  error
+	}{
+		{trialFlags{strict: true}, errDoesNotHold},
+		{trialFlags{}, nil},
+		{trialFlags{strict: true, quick: true}, nil},
+	} {
+		c.flags.out, c.flags.html = t.TempDir(), filepath.Join(t.TempDir(), "x.html")
+		var out bytes.Buffer
+		err := c.flags.conclude(&out, report.New(results, start, start.Add(time.Minute)), nil)
+		require.Equal(t, c.want, err)
+		require.FileExists(t, c.flags.html)
+		kept, err := filepath.Glob(filepath.Join(c.flags.out, "2023-11-14-*"))
+		require.NoError(t, err)
+		if c.flags.quick {
+			require.Empty(t, kept, "figures that mean nothing are not kept")
+			continue
+		}
+		require.Contains(t, out.String(), "kept as")
+		require.Len(t, kept, 2)
+	}
+	results.Lag.Failed = "3 SLAVE_NOT_AVAILABLE"
+	quick := trialFlags{quick: true}
+	var out bytes.Buffer
+	require.Equal(t, errDoesNotHold, quick.conclude(&out, report.New(results, start, start), nil), "what was not acknowledged is no matter of speed")
+	require.Contains(t, out.String(), "SLAVE_NOT_AVAILABLE")
 }

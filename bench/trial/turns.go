@@ -1,0 +1,130 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tandem/bench"
+)
+
+// Names of loads in reports.
+const (
+	LoadSingle = "single" // one message in flight, over one connection
+	LoadFull   = "full"   // 4 connections with 64 messages in flight each, as fast as it goes
+	LoadPaced  = "paced"  // 4 connections, at a fixed rate
+)
+
+const (
+	fullConns = 4
+	fullDepth = 64
+)
+
+// load is one way to load a side.
+type load struct {
+	name, text   string
+	conns, depth int
+	rate         float64
+}
+
+var (
+	single = load{name: LoadSingle, text: "1 in flight", conns: 1, depth: 1}
+	full   = load{name: LoadFull, text: fmt.Sprintf("%d × %d in flight", fullConns, fullDepth), conns: fullConns, depth: fullDepth}
+)
+
+// pacedDepth bounds what is in flight at a fixed rate: as many as make a broker's stall of some tenths of a second visible in full.
+const pacedDepth = 4096
+
+func pacedLoad(rate float64) load {
+	return load{name: LoadPaced, text: fmt.Sprintf("%.0f/s", rate), conns: fullConns, depth: pacedDepth, rate: rate}
+}
+
+// side is one of those that are measured in turns.
+type side struct {
+	label   string
+	loads   []string // those that make sense for it
+	broker  bool     // its processes are brokers of ours
+	measure func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error)
+	reports map[string][]bench.SendReport // by load, one a round
+	failed  error
+}
+
+// brokerSide is a side that takes messages with bodies of size bytes.
+func brokerSide(label, addr string, size int, watch []bench.Watched) *side {
+	return &side{
+		label: label, loads: []string{LoadSingle, LoadFull, LoadPaced}, broker: len(watch) > 0,
+		measure: func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error) {
+			return bench.Send(ctx, bench.SendOptions{
+				Addr: addr, Label: label, Topic: topic, Size: size, Conns: l.conns, Depth: l.depth, Rate: l.rate,
+				Warmup: warmup, Duration: run, Watch: watch,
+			})
+		},
+	}
+}
+
+// topic is what all trials send to.
+const topic = "TandemBench"
+
+// turns measures all sides with all loads, round by round, every other round in reverse order.
+type turns struct {
+	Setup
+	rounds      int
+	warmup, run time.Duration
+	loads       []load
+	prefix      string // of what is told as progress
+}
+
+func (t turns) steps(sides []*side) int {
+	n := 0
+	for _, l := range t.loads {
+		for _, s := range sides {
+			if s.takes(l) {
+				n += t.rounds
+			}
+		}
+	}
+	return n
+}
+
+func (t turns) measure(ctx context.Context, sides []*side) error {
+	done, total := 0, t.steps(sides)
+	for round := range t.rounds {
+		order := slices.Clone(sides)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, l := range t.loads {
+			for _, s := range order {
+				if !s.takes(l) {
+					continue
+				}
+				t.progress(done, total, fmt.Sprintf("%s%s, %s", t.prefix, s.label, l.text))
+				if err := s.once(ctx, l, t.warmup, t.run); err != nil {
+					return err
+				}
+				done++
+			}
+		}
+	}
+	t.progress(total, total, "done")
+	return nil
+}
+
+func (s *side) takes(l load) bool { return slices.Contains(s.loads, l.name) }
+
+func (s *side) once(ctx context.Context, l load, warmup, run time.Duration) error {
+	r, err := s.measure(ctx, l, warmup, run)
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return fmt.Errorf("%s: %w", s.label, err)
+	}
+	if s.failed == nil {
+		s.failed = r.Err()
+	}
+	if s.reports == nil {
+		s.reports = map[string][]bench.SendReport{}
+	}
+	s.reports[l.name] = append(s.reports[l.name], r)
+	return nil
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tandem/bench"
+	"tandem/bench/report"
+	"tandem/bench/trial"
+)
+
+// trialFlags are those of every measurement that starts processes of its own.
+type trialFlags struct {
+	name   string
+	dir    string
+	asJSON bool
+	html   string
+	out    string
+	strict bool
+	quick  bool          // figures mean nothing and are not judged
+	limit  time.Duration // 0: none
+}
+
+func newTrialFlags(cmd *cobra.Command, strict bool) *trialFlags {
+	t := &trialFlags{name: cmd.Name()}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&t.dir, "dir", "", "directory without stores for the processes' files; settings and logs are kept; default a temporary one that is removed")
+	f.BoolVar(&t.asJSON, "json", false, jsonUsage)
+	f.StringVar(&t.html, "html", "", "file for the report as a page with drawings")
+	f.StringVar(&t.out, "out", "", "directory to keep the report in, by date and CPU model, as JSON and as a page that also shows earlier ones")
+	f.BoolVar(&t.strict, "strict", strict, "exit status 1 if a figure falls short of its bound by more than the noise of this run")
+	return t
+}
+
+// run measures, prints and keeps the report. What was measured before an error is printed and kept too.
+func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial.Setup) (trial.Results, error)) error {
+	ctx, stop := untilSignal(cmd.Context())
+	defer stop()
+	if t.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, t.limit, fmt.Errorf("--limit=%s: the time is up", t.limit))
+		defer cancel()
+	}
+	start := time.Now()
+	var results trial.Results
+	err := inScratch(t.dir, t.name, func(files scratch, binary string) (err error) {
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.Close()
+		results, err = measure(ctx, trial.Setup{Binary: binary, Dir: files.dir, Progress: bar.set})
+		return err
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
+	}
+	if len(results.Reports()) == 0 {
+		return err
+	}
+	return errors.Join(err, t.conclude(cmd.OutOrStdout(), report.New(results, start, time.Now()), err))
+}
+
+// conclude prints and keeps a report; its error is errDoesNotHold if the report says so.
+func (t *trialFlags) conclude(w io.Writer, d report.Document, failed error) error {
+	if failed != nil {
+		d.Error = failed.Error()
+	}
+	if t.quick {
+		d.Unjudged()
+	}
+	if err := t.print(w, d); err != nil {
+		return err
+	}
+	if t.html != "" {
+		if err := report.SaveHTML(t.html, d, nil); err != nil {
+			return err
+		}
+	}
+	if t.out != "" && !t.quick {
+		jsonPath, htmlPath, err := report.Save(t.out, d)
+		if err != nil {
+			return err
+		}
+		if !t.asJSON {
+			fmt.Fprintf(w, "kept as %s and %s\n", jsonPath, htmlPath)
+		}
+	}
+	if len(d.Results.Faults()) > 0 || t.strict && bench.AnyShort(d.Figures) {
+		return errDoesNotHold
+	}
+	return nil
+}
+
+func (t *trialFlags) print(w io.Writer, d report.Document) error {
+	if t.asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(d)
+	}
+	d.WriteTable(w)
+	return nil
+}
+
+func newBenchAllCommand() *cobra.Command {
+	var o trial.AllOptions
+	var peers []string
+	cmd := &cobra.Command{
+		Use:   "all",
+		Short: "All measurements that follow, and each figure against its bound",
+		Long: `Runs all measurements that start processes of their own, in about ten minutes, and ends with each figure against its bound. Needs
+some 15 GiB of disk for a while. With --quick it does as little of everything as shows that it works, and never fails on speed; nothing is kept.`,
+	}
+	t := newTrialFlags(cmd, true)
+	f := cmd.Flags()
+	f.BoolVar(&o.Quick, "quick", false, "within a minute, for figures that mean nothing and are not judged")
+	f.IntVar(&o.Rounds, "rounds", 5, "rounds of each measurement")
+	f.DurationVar(&t.limit, "limit", 15*time.Minute, "time after which what is left is left out, and the exit status is 1")
+	addPeers(cmd, &peers)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := positive("rounds", o.Rounds); err != nil {
+			return err
+		}
+		if o.Peers, err = parsePeers(peers); err != nil {
+			return err
+		}
+		t.quick = o.Quick
+		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
+			o.Setup = s
+			return trial.All(ctx, o)
+		})
+	}
+	return cmd
+}
+
+func newBenchOverheadCommand() *cobra.Command {
+	var o trial.OverheadOptions
+	var peers []string
+	var own, floor bool
+	cmd := &cobra.Command{
+		Use:   "overhead",
+		Short: "Synchronous beside asynchronous replication, bare exchanges and other brokers, in turns",
+		Long: `Starts two clusters of a master and a slave, one that answers when the slave has the message and one that answers at once, and bare
+exchanges of the same bytes without a broker. Measures them, and any brokers given by --addr, in turns of short runs. Ratios are taken round by
+round. A broker of --addr whose label has "apache" in it, and not "async", is taken for one that replicates before it answers.`,
+	}
+	t := newTrialFlags(cmd, false)
+	f := cmd.Flags()
+	addPeers(cmd, &peers)
+	f.BoolVar(&own, "own", true, "measure clusters of our own; false: only the brokers of --addr, the first one being the base")
+	f.BoolVar(&floor, "floor", true, "measure bare exchanges beside them")
+	f.IntSliceVar(&o.Sizes, "size", []int{128, 1024}, "body bytes of a message; several are measured one after the other")
+	f.Float64Var(&o.Rate, "rate", 20_000, "messages per second of the runs at a fixed rate; 0: no such runs")
+	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		o.NoOwn, o.NoFloor = !own, !floor
+		if o.Peers, err = parsePeers(peers); err != nil {
+			return err
+		}
+		if err := errors.Join(positive("size", o.Sizes...), positive("rounds", o.Rounds)); err != nil {
+			return err
+		}
+		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
+			o.Setup = s
+			r, err := trial.Overhead(ctx, o)
+			return whole(err, trial.Results{Overhead: &r})
+		})
+	}
+	return cmd
+}
+
+// whole leaves out a report that an error makes worthless.
+func whole(err error, r trial.Results) (trial.Results, error) {
+	if err != nil {
+		return trial.Results{}, err
+	}
+	return r, nil
+}
+
+func addPeers(cmd *cobra.Command, peers *[]string) {
+	cmd.Flags().StringArrayVar(peers, "addr", nil, "LABEL=HOST:PORT of a broker to measure beside our own; may be given again")
+}
+
+func parsePeers(list []string) ([]trial.Peer, error) {
+	var out []trial.Peer
+	for _, text := range list {
+		label, addr, ok := strings.Cut(text, "=")
+		if !ok || label == "" || !strings.Contains(addr, ":") {
+			return nil, usagef("--addr=%s: not valid; valid: LABEL=HOST:PORT", text)
+		}
+		out = append(out, trial.Peer{Label: label, Addr: addr})
+	}
+	return out, nil
+}
+
+func addRuns(cmd *cobra.Command, rounds *int, run, warmup *time.Duration) {
+	f := cmd.Flags()
+	f.IntVar(rounds, "rounds", 5, "rounds")
+	f.DurationVar(run, "run", 2*time.Second, "time that is measured in each run")
+	f.DurationVar(warmup, "warmup", 500*time.Millisecond, "time before it that is not measured")
+}
+
+func positive(flag string, values ...int) error {
+	for _, v := range values {
+		if v < 1 {
+			return usagef("--%s=%d: not valid; valid: a whole number from 1 on", flag, v)
+		}
+	}
+	return nil
+}
+
+func newBenchFloorCommand() *cobra.Command {
+	var o trial.FloorOptions
+	var mib int
+	cmd := &cobra.Command{
+		Use:   "floor",
+		Short: "What the machine, the network and Go cost without a broker",
+		Long: `Measures bare ping-pong of a message's bytes over two and over four hops, a stub on gnet that answers every frame alike, and one stream
+from a file into another process's new mapped file: separate processes, no delay.`,
+	}
+	t := newTrialFlags(cmd, false)
+	cmd.Flags().IntSliceVar(&o.Sizes, "size", []int{128, 1024}, "body bytes of a message; several are measured one after the other")
+	cmd.Flags().IntVar(&mib, "bytes", 1024, "size of the transfer, MiB")
+	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := errors.Join(positive("size", o.Sizes...), positive("bytes", mib), positive("rounds", o.Rounds)); err != nil {
+			return err
+		}
+		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
+			o.Setup, o.Bytes = s, int64(mib)<<20
+			r, err := trial.Floor(ctx, o)
+			return whole(err, trial.Results{Floor: &r})
+		})
+	}
+	return cmd
+}
