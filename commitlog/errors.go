@@ -47,3 +47,6 @@ var (
 	// ErrCorrupt means that bytes of the log are not a valid record.
 	ErrCorrupt = errors.New("record is corrupt")
 )
+
+// errNoZeroRange means that the file system cannot clear a range without writing it.
+var errNoZeroRange = errors.New("the file system cannot clear a range")

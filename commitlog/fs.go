@@ -47,6 +47,9 @@ type File interface {
 	Allocate(size int64) error
 	// NextData is the first position at or after off that may hold anything but zeros; io.EOF if there is none.
 	NextData(off int64) (int64, error)
+	// ZeroRange makes bytes [off, off+n) zero without writing them and without giving their space back; errNoZeroRange where the file
+	// system cannot.
+	ZeroRange(off, n int64) error
 	// Map maps bytes [0, size).
 	Map(size int64, writable bool) (mmap.MMap, error)
 	// OS is the descriptor for sendfile.
@@ -167,6 +170,17 @@ func (o osFile) NextData(off int64) (int64, error) {
 	return 0, &os.PathError{Op: "seek data", Path: o.f.Name(), Err: err}
 }
 
+func (o osFile) ZeroRange(off, n int64) error {
+	err := unix.Fallocate(int(o.f.Fd()), unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		return errNoZeroRange
+	}
+	return &os.PathError{Op: "zero range", Path: o.f.Name(), Err: err}
+}
+
 func (o osFile) Map(size int64, writable bool) (mmap.MMap, error) {
 	prot := mmap.RDONLY
 	if writable {
@@ -184,13 +198,23 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
-const zeroChunk = 1 << 20
+const (
+	zeroChunk = 1 << 20
+	zeroLook  = 8 << 20
+)
 
-// zeroFrom makes every byte of [off, size) zero and returns the position after the last one that was not, 0 if all were. Only
-// parts that may hold data are read, only parts that do are written: a sparse file stays sparse and a full disk does not matter.
+// zeroFrom makes every byte of [off, size) zero and returns the position after the last one found that was not, 0 if there was none. The
+// first zeroLook bytes that may hold data are read, and written only where they do: a sparse file stays sparse and a full disk
+// does not matter. What lies further on is cleared unread, so that the time does not grow with the segment.
 func zeroFrom(f File, off, size int64) (last int64, err error) {
 	var buf []byte
-	for off < size {
+	for read := int64(0); off < size; {
+		if read >= zeroLook && off%zeroChunk == 0 {
+			err := f.ZeroRange(off, size-off)
+			if !errors.Is(err, errNoZeroRange) {
+				return last, err
+			}
+		}
 		at, err := f.NextData(off)
 		if errors.Is(err, io.EOF) || err == nil && at >= size {
 			break
@@ -214,6 +238,7 @@ func zeroFrom(f File, off, size int64) (last int64, err error) {
 			last = at + int64(used)
 		}
 		off = at + int64(len(chunk))
+		read += int64(len(chunk))
 	}
 	return last, nil
 }

@@ -307,7 +307,8 @@ func (r *recovery) settle(start int64) error {
 	if err := r.checkBehind(end); err != nil {
 		return err
 	}
-	if err := s.cutLog(end); err != nil {
+	closedHere := r.clean && r.manifest != nil && s.report.Reason == "" && end == r.manifest.Position
+	if err := s.cutLog(end, closedHere); err != nil {
 		return err
 	}
 	if err := s.syncRange(start, end); err != nil {
@@ -412,7 +413,9 @@ func (r *recovery) follower(end int64) int64 {
 
 // cutLog makes end the log's end on disk: nothing but zeros behind it in its segment, no segments after that. The segment
 // that holds end becomes the active one. Needs quiesce, or to be alone.
-func (s *Store) cutLog(end int64) error {
+//
+// clean says that nothing was ever written behind end: this very log was closed here.
+func (s *Store) cutLog(end int64, clean bool) error {
 	l := s.segs.all()
 	keep := slices.IndexFunc(l, func(g *segment) bool { return g.base > end || g.base == end && end > l[0].base })
 	if keep >= 0 && l[keep].base == end && s.unused(l[keep]) {
@@ -441,11 +444,13 @@ func (s *Store) cutLog(end int64) error {
 		return nil
 	}
 	g := l[len(l)-1]
-	cut, err := zeroTail(g.file, end-g.base, g.size)
-	if err != nil {
-		return err
+	if !clean {
+		cut, err := zeroTail(g.file, end-g.base, g.size)
+		if err != nil {
+			return err
+		}
+		s.report.CutBytes += cut
 	}
-	s.report.CutBytes += cut
 	fresh, err := s.reopen(g)
 	if err != nil {
 		return err
@@ -469,10 +474,10 @@ func (s *Store) unused(g *segment) bool {
 // zeroTail clears what lies behind a log's end and tells how many bytes that were.
 func zeroTail(f File, from, size int64) (int64, error) {
 	last, err := zeroFrom(f, from, size)
-	if err != nil || last <= from {
+	if err != nil {
 		return 0, err
 	}
-	return last - from, f.Sync()
+	return max(last-from, 0), f.Sync()
 }
 
 // reopen makes a new segment of the same file, whose mapping can become writable while readers hold the old one.

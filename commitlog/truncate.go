@@ -120,7 +120,7 @@ func (s *Store) cut(off int64, last lastRecord) error {
 	if err := s.keep.saveLocked(s.pictureLocked()); err != nil {
 		return err
 	}
-	if err := s.cutLog(off); err != nil {
+	if err := s.cutLog(off, false); err != nil {
 		return err
 	}
 	if lower {
