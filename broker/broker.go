@@ -32,6 +32,9 @@ type Broker struct {
 	offsets *tables.Offsets
 	delays  *tables.DelayOffsets
 
+	// unsaved names the topics that are being made and not on disk yet; see makeTopic.
+	unsaved sync.Map
+
 	// topicEpoch moves with every change of the topic table and tells the loops to drop what they remember of it.
 	topicEpoch atomic.Uint64
 
@@ -84,6 +87,11 @@ func (b *Broker) start() error {
 	}
 	if err := b.openStore(); err != nil {
 		return err
+	}
+	if !b.isSlave() {
+		if err := b.restoreTopics(); err != nil {
+			return err
+		}
 	}
 	b.clients, b.locks, b.holds = newClients(b), newQueueLocks(), newHolds()
 	b.outbound = engine.NewClient(engine.ClientOptions{Logger: b.log.Named("client")})

@@ -3,11 +3,16 @@ package broker
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tandem/codec"
@@ -109,6 +114,102 @@ func TestWhatCannotBeStoredIsRefusedAndNotStored(t *testing.T) {
 	broken["m"] = "true"
 	require.Equal(t, codec.MessageIllegal, b.call(codec.ReqSendBatchMessage, broken, []byte("\x00\x00\x00\xffnot a batch")).Code)
 	require.EqualValues(t, 1, b.queueBound(codec.ReqGetMaxOffset, "T", 0))
+}
+
+func TestABatchHidesNothingThatASingleMessageIsRefusedFor(t *testing.T) {
+	b := startBroker(t, nil)
+	for name, row := range map[string][]byte{
+		"delayed":     appendRow(appendRow(nil, "a", ""), "b", "DELAY\x013\x02"),
+		"timed":       appendRow(nil, "b", "TIMER_DELAY_SEC\x013\x02"),
+		"transaction": appendRow(nil, "b", "TRAN_MSG\x01true\x02"),
+		"no body":     appendRow(appendRow(nil, "a", ""), "", ""),
+	} {
+		resp := b.call(codec.ReqSendBatchMessage, sendHeader("T", 0, ""), row)
+		require.Equal(t, codec.CodeName(codec.MessageIllegal), codec.CodeName(resp.Code), name)
+		require.Contains(t, resp.Remark, "of the batch", name)
+	}
+	require.Zero(t, b.queueBound(codec.ReqGetMaxOffset, "T", 0), "nothing of a refused batch is stored")
+}
+
+func TestATopicMadeByASendIsOnDiskBeforeItsAnswer(t *testing.T) {
+	b := startBroker(t, map[string]string{"flushConsumerOffsetInterval": "3600000"})
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			resp := b.send("Fresh", 0, "", fmt.Sprint(i))
+			assert.Equal(t, codec.Success, resp.Code, resp.Remark)
+			text, err := os.ReadFile(filepath.Join(b.conf["storePathRootDir"], "config", "topics.json"))
+			assert.NoError(t, err)
+			assert.Contains(t, string(text), "Fresh")
+		})
+	}
+	wg.Wait()
+	require.Len(t, b.consumed("Fresh", 0, 20), 20)
+}
+
+func TestPipelinedSendsToANewTopicKeepTheirOrder(t *testing.T) {
+	b := startBroker(t, nil)
+	c, err := net.Dial("tcp", b.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	var frames []byte
+	var want []string
+	for i := range int32(100) {
+		cmd := codec.NewRequest(codec.ReqSendMessageV2, sendHeader("New", 0, ""), []byte(fmt.Sprint(i)))
+		cmd.Opaque = i
+		frames = codec.AppendFrame(frames, cmd)
+		want = append(want, fmt.Sprint(i))
+	}
+	_, err = c.Write(frames)
+	require.NoError(t, err)
+	for range 100 {
+		got := readFrame(t, c)
+		require.Equal(t, codec.Success, got.Code, got.Remark)
+	}
+	require.Equal(t, want, b.consumed("New", 0, 100))
+}
+
+func TestATopicWithMessagesOutlivesTheLossOfItsTable(t *testing.T) {
+	b := startBroker(t, nil)
+	require.Equal(t, codec.Success, b.send("T", 3, "", "x").Code)
+	require.Equal(t, []string{"x"}, b.consumed("T", 3, 1))
+	require.NoError(t, b.Close(testContext(t)))
+	dir := filepath.Join(b.conf["storePathRootDir"], "config")
+	require.NoError(t, os.RemoveAll(dir))
+	again := runBroker(t, b.conf)
+	require.Equal(t, []string{"x"}, again.consumed("T", 3, 1))
+}
+
+func TestHeldPullsEndWithTheirConnection(t *testing.T) {
+	b := startBroker(t, nil)
+	require.Equal(t, codec.Success, b.send("T", 0, "", "x").Code)
+	require.Equal(t, []string{"x"}, b.consumed("T", 0, 1))
+	c, err := net.Dial("tcp", b.addr)
+	require.NoError(t, err)
+	var frames []byte
+	for i := range int32(50) {
+		cmd := codec.NewRequest(codec.ReqPullMessage, pullHeader("CG", "T", 0, 1, "*", time.Minute), nil)
+		cmd.Opaque = i
+		frames = codec.AppendFrame(frames, cmd)
+	}
+	_, err = c.Write(frames)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.holds.n.Load() == 50 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { return b.holds.n.Load() == 0 }, 5*time.Second, time.Millisecond)
+	b.holds.mu.Lock()
+	defer b.holds.mu.Unlock()
+	require.Empty(t, b.holds.queues)
+	require.Empty(t, b.holds.conns)
+	require.Empty(t, b.holds.due)
+}
+
+func TestAnOlderAnswerStillUnwrittenKeepsYoungerMessagesHidden(t *testing.T) {
+	st := &loopState{}
+	st.unwritten.Store(noneUnwritten)
+	st.answering(200) // it did not wait
+	st.answering(100) // its slave's report came just now
+	require.EqualValues(t, 100, st.unwritten.Load())
 }
 
 func TestAnUnknownRequestIsNamedAsSuch(t *testing.T) {

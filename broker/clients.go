@@ -107,10 +107,25 @@ func (b *Broker) ensureRetryTopic(cfg codec.SubscriptionGroup) {
 	if b.isSlave() || tables.ValidateTopic(tables.RetryPrefix+cfg.GroupName) != nil {
 		return
 	}
-	if _, created := b.topics.Ensure(codec.TopicConfig{TopicName: tables.RetryPrefix + cfg.GroupName,
-		ReadQueueNums: max(cfg.RetryQueueNums, 1), WriteQueueNums: max(cfg.RetryQueueNums, 1), Perm: codec.PermRead | codec.PermWrite}); created {
-		b.topicsChanged()
+	name := tables.RetryPrefix + cfg.GroupName
+	if _, known := b.topics.Get(name); known {
+		return
 	}
+	b.unsaved.Store(name, true)
+	if !b.pool.Try(func() { b.makeRetryTopic(name, max(cfg.RetryQueueNums, 1)) }) {
+		b.unsaved.Delete(name) // the next heartbeat tries again
+	}
+}
+
+// makeRetryTopic makes and saves it. Pool only.
+func (b *Broker) makeRetryTopic(name string, queues int32) {
+	b.topics.Ensure(ownTopic(name, queues))
+	if err := b.topics.Persist(); err != nil {
+		b.log.Error("a retry topic could not be saved, the next round tries again", zap.String("topic", name), zap.Error(err))
+		return
+	}
+	b.unsaved.Delete(name)
+	b.topicsChanged()
 }
 
 func (cs *clients) addProducer(group string, c client) {

@@ -166,8 +166,11 @@ func (b *Broker) OnTurn(l *engine.Loop) {
 	}
 }
 
-// OnClose forgets the client.
-func (b *Broker) OnClose(c engine.Conn, _ error) { b.clients.disconnected(c) }
+// OnClose forgets the client and the pulls held for it.
+func (b *Broker) OnClose(c engine.Conn, _ error) {
+	b.clients.disconnected(c)
+	b.holds.drop(c.ID())
+}
 
 // onOther serves all that is not a send or a pull.
 func (st *loopState) onOther(c engine.Conn, v *codec.View) {

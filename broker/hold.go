@@ -13,11 +13,14 @@ type holds struct {
 	n      atomic.Int64 // pulls held: the dispatcher's quick look
 	mu     sync.Mutex
 	queues map[*commitlog.Queue][]*pull
+	conns  map[uint64]map[*pull]bool // by connection
 	due    deadlines
 	closed bool
 }
 
-func newHolds() *holds { return &holds{queues: map[*commitlog.Queue][]*pull{}} }
+func newHolds() *holds {
+	return &holds{queues: map[*commitlog.Queue][]*pull{}, conns: map[uint64]map[*pull]bool{}}
+}
 
 // add holds p; once closed it lets it go at once, as over.
 func (h *holds) add(p *pull) {
@@ -31,6 +34,11 @@ func (h *holds) add(p *pull) {
 	p.held = true
 	h.queues[p.queue] = append(h.queues[p.queue], p)
 	heap.Push(&h.due, p)
+	id := p.conn.ID()
+	if h.conns[id] == nil {
+		h.conns[id] = map[*pull]bool{}
+	}
+	h.conns[id][p] = true
 	h.n.Add(1)
 	h.mu.Unlock()
 }
@@ -44,8 +52,8 @@ func (h *holds) wake(q *commitlog.Queue) {
 	woken := h.queues[q]
 	delete(h.queues, q)
 	for _, p := range woken {
-		p.held = false
 		heap.Remove(&h.due, p.index)
+		h.forget(p)
 	}
 	h.n.Add(-int64(len(woken)))
 	h.mu.Unlock()
@@ -75,9 +83,47 @@ func (h *holds) close() {
 	post(over)
 }
 
+// drop lets go of a closed connection's pulls.
+func (h *holds) drop(conn uint64) {
+	if h.n.Load() == 0 {
+		return
+	}
+	var over []*pull
+	h.mu.Lock()
+	for p := range h.conns[conn] {
+		heap.Remove(&h.due, p.index)
+		h.unqueue(p)
+		over = append(over, p)
+	}
+	for _, p := range over {
+		h.forget(p)
+	}
+	h.n.Add(-int64(len(over)))
+	h.mu.Unlock()
+	post(over)
+}
+
+// forget needs mu.
+func (h *holds) forget(p *pull) {
+	p.held = false
+	id := p.conn.ID()
+	if delete(h.conns[id], p); len(h.conns[id]) == 0 {
+		delete(h.conns, id)
+	}
+}
+
+// takeFirst needs mu.
 func (h *holds) takeFirst() *pull {
 	p := heap.Pop(&h.due).(*pull)
-	p.held, p.expired = false, true
+	p.expired = true
+	h.forget(p)
+	h.unqueue(p)
+	h.n.Add(-1)
+	return p
+}
+
+// unqueue needs mu.
+func (h *holds) unqueue(p *pull) {
 	waiting := h.queues[p.queue]
 	for i, w := range waiting {
 		if w == p {
@@ -90,8 +136,6 @@ func (h *holds) takeFirst() *pull {
 	if len(h.queues[p.queue]) == 0 {
 		delete(h.queues, p.queue)
 	}
-	h.n.Add(-1)
-	return p
 }
 
 func post(pulls []*pull) {

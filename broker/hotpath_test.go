@@ -42,6 +42,7 @@ type sendRig struct {
 func newSendRig(tb testing.TB, b *Broker, form codec.Serialize, size int) *sendRig {
 	cmd := codec.NewRequest(codec.ReqSendMessageV2, sendHeader("T", 1, "KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01AC10010119183F7F000000000001\x02"), make([]byte, size))
 	cmd.Serialize = form
+	b.topics.Ensure(ownTopic("T", 4)) // made by a send it would need a loop
 	st := &loopState{b: b, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
 	st.answer.st = st
 	st.unwritten.Store(noneUnwritten)

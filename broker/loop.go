@@ -18,7 +18,8 @@ type loopState struct {
 
 	topics     map[string]*topicEntry // valid for topicEpoch
 	topicEpoch uint64
-	nextQueue  uint32 // spreads sends that leave the queue to the broker
+	making     map[string]*makingTopic // by name
+	nextQueue  uint32                  // spreads sends that leave the queue to the broker
 
 	send  codec.SendHeader
 	pull  codec.PullHeader
@@ -62,7 +63,7 @@ func (b *Broker) state(l *engine.Loop) *loopState {
 	if st, ok := l.Local().(*loopState); ok {
 		return st
 	}
-	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
+	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, making: map[string]*makingTopic{}, units: make([]commitlog.Unit, 256)}
 	st.answer.st = st
 	st.unwritten.Store(noneUnwritten)
 	l.SetLocal(st)
@@ -88,6 +89,9 @@ func (st *loopState) topic(name []byte) *topicEntry {
 	}
 	cfg, ok := st.b.topics.Find(name)
 	if !ok {
+		return nil
+	}
+	if _, unsaved := st.b.unsaved.Load(cfg.TopicName); unsaved {
 		return nil
 	}
 	return st.remember(cfg)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"tandem/broker/tables"
 	"tandem/codec"
 	"tandem/commitlog"
@@ -38,7 +36,10 @@ func (st *loopState) onSend(c engine.Conn, v *codec.View) {
 		st.refuse(c, v, codec.InvalidParameter, err.Error())
 		return
 	}
-	entry, code, remark := st.sendTarget(c, h)
+	entry, code, remark := st.sendTarget(c, v, h)
+	if code == deferred {
+		return
+	}
 	if code != codec.Success {
 		st.refuse(c, v, code, remark)
 		return
@@ -68,50 +69,36 @@ func (st *loopState) onSend(c engine.Conn, v *codec.View) {
 	st.appends = append(st.appends, &s.append)
 }
 
+// deferred is no answer: the request comes again when its topic is on disk.
+const deferred codec.ResponseCode = -1
+
 // sendTarget finds the topic, creating it where that is allowed.
-func (st *loopState) sendTarget(c engine.Conn, h *codec.SendHeader) (*topicEntry, codec.ResponseCode, string) {
+func (st *loopState) sendTarget(c engine.Conn, v *codec.View, h *codec.SendHeader) (*topicEntry, codec.ResponseCode, string) {
 	b := st.b
 	if b.isSlave() {
 		return nil, codec.ServiceNotAvailable, "broker " + b.set.BrokerName + " id " + strconv.FormatInt(b.set.BrokerID, 10) +
 			" is a slave and takes no writes: send to the master"
 	}
 	entry := st.topic(h.Topic)
-	if entry == nil {
+	if entry == nil || len(st.making) > 0 && st.making[string(h.Topic)] != nil { // those that wait already come first
 		name := string(h.Topic)
 		if err := tables.ValidateTopic(name); err != nil {
 			return nil, codec.InvalidParameter, err.Error()
 		}
-		if entry = st.createTopic(name, c, h); entry == nil {
-			return nil, codec.TopicNotExist, "topic " + name + " does not exist on broker " + b.set.BrokerName +
-				" and may not be created by a send (autoCreateTopicEnable, or the default topic " + string(h.DefaultTopic) + ")"
-		}
+		st.createTopic(c, v, topicWish{name: name, model: string(h.DefaultTopic), queues: h.DefaultTopicQueueNums})
+		return nil, deferred, ""
 	}
 	if entry.forbidden {
 		return nil, codec.NoPermission, "topic " + entry.cfg.TopicName + " is the broker's own: clients may not send to it"
 	}
 	if entry.retry && h.ReconsumeTimes > 0 {
-		return st.retryTarget(entry, h)
+		return st.retryTarget(c, v, entry, h)
 	}
 	return entry, codec.Success, ""
 }
 
-func (st *loopState) createTopic(name string, c engine.Conn, h *codec.SendHeader) *topicEntry {
-	b := st.b
-	cfg, created, ok := b.topics.EnsureDefault(name, string(h.DefaultTopic), h.DefaultTopicQueueNums,
-		tables.CreateRules{AutoCreate: b.set.AutoCreateTopicEnable})
-	if !ok {
-		return nil
-	}
-	if created {
-		b.log.Info("topic created by a send", zap.String("topic", name), zap.Int32("queues", cfg.WriteQueueNums),
-			zap.Stringer("client", c.RemoteAddr()))
-		b.topicsChanged()
-	}
-	return st.topic(h.Topic)
-}
-
 // retryTarget sends a message that was tried too often to the group's dead letters.
-func (st *loopState) retryTarget(entry *topicEntry, h *codec.SendHeader) (*topicEntry, codec.ResponseCode, string) {
+func (st *loopState) retryTarget(c engine.Conn, v *codec.View, entry *topicEntry, h *codec.SendHeader) (*topicEntry, codec.ResponseCode, string) {
 	b := st.b
 	group := entry.cfg.TopicName[len(tables.RetryPrefix):]
 	cfg, ok := b.groups.Get(group)
@@ -125,16 +112,13 @@ func (st *loopState) retryTarget(entry *topicEntry, h *codec.SendHeader) (*topic
 	if h.ReconsumeTimes <= limit {
 		return entry, codec.Success, ""
 	}
-	dlq, created := b.topics.Ensure(codec.TopicConfig{TopicName: tables.DLQPrefix + group, ReadQueueNums: 1, WriteQueueNums: 1,
-		Perm: codec.PermRead | codec.PermWrite})
-	if created {
-		b.topicsChanged()
-	}
+	dlq := tables.DLQPrefix + group
 	h.QueueID = 0
-	if e := st.topic([]byte(dlq.TopicName)); e != nil {
+	if e := st.topic([]byte(dlq)); e != nil {
 		return e, codec.Success, ""
 	}
-	return nil, codec.TopicNotExist, "topic " + dlq.TopicName + " was deleted"
+	st.createTopic(c, v, topicWish{name: dlq, own: true})
+	return nil, deferred, ""
 }
 
 // pickQueue is the queue asked for, or the next one where the client leaves it to the broker.
@@ -179,21 +163,32 @@ func readMarks(props []byte) (m marks) {
 	return m
 }
 
+// illegal says why a message, alone or in a batch, cannot be stored; "" if it can. What it asks for and this broker has not, it is
+// refused for: it is never stored as something else.
+func illegal(m *marks, sysFlag int32, props, body []byte) string {
+	switch {
+	case len(body) == 0:
+		return "the message has no body"
+	case len(props) > maxProperties:
+		return fmt.Sprintf("the properties have %d bytes, %d are possible", len(props), maxProperties)
+	case m.delayed:
+		return "this broker does not deliver delayed or timed messages"
+	case m.transaction || sysFlag&codec.SysTransactionMask != 0:
+		return "this broker does not take transactional messages"
+	default:
+		return ""
+	}
+}
+
 // encode checks the message and puts its record, or its batch's records, into the loop's arena, where they stay until the
 // end of the turn. wait: the answer is to wait for disk and slaves.
 func (st *loopState) encode(s *send, h *codec.SendHeader, topic string, body []byte) (wait bool, code codec.ResponseCode, remark string) {
 	m := readMarks(h.Properties)
-	switch {
-	case len(body) == 0:
-		return false, codec.MessageIllegal, "the message has no body"
-	case len(body) > st.b.set.MaxMessageSize:
+	if len(body) > st.b.set.MaxMessageSize {
 		return false, codec.MessageIllegal, fmt.Sprintf("the body has %d bytes, maxMessageSize is %d", len(body), st.b.set.MaxMessageSize)
-	case len(h.Properties) > maxProperties:
-		return false, codec.MessageIllegal, fmt.Sprintf("the properties have %d bytes, %d are possible", len(h.Properties), maxProperties)
-	case m.delayed:
-		return false, codec.MessageIllegal, "this broker does not deliver delayed or timed messages"
-	case m.transaction || h.SysFlag&codec.SysTransactionMask != 0:
-		return false, codec.MessageIllegal, "this broker does not take transactional messages"
+	}
+	if remark := illegal(&m, h.SysFlag, h.Properties, body); remark != "" {
+		return false, codec.MessageIllegal, remark
 	}
 	s.uniqueKey = append(s.uniqueKey[:0], m.uniqueKey...)
 	rec := codec.Record{
@@ -233,8 +228,9 @@ func (st *loopState) encodeBatch(s *send, rec *codec.Record, rows []byte, remark
 			*remark = "the batch cannot be read: " + err.Error()
 			return codec.MessageIllegal
 		}
-		if len(row.Properties) > maxProperties {
-			*remark = fmt.Sprintf("the properties of a message in the batch have %d bytes, %d are possible", len(row.Properties), maxProperties)
+		m := readMarks(row.Properties)
+		if why := illegal(&m, 0, row.Properties, row.Body); why != "" {
+			*remark = fmt.Sprintf("message %d of the batch: %s", len(s.rows)+1, why)
 			return codec.MessageIllegal
 		}
 		s.rows = append(s.rows, int64(len(st.arena)-start))
@@ -317,11 +313,9 @@ func (st *loopState) Appended(a *commitlog.Append) {
 	}
 }
 
-// answering notes that a message's answer is on its way. Needs doneMu.
+// answering notes that a message's answer is on its way. Needs doneMu. An older one may come after a younger one, which did not wait.
 func (st *loopState) answering(offset int64) {
-	if st.unwritten.Load() == noneUnwritten {
-		st.unwritten.Store(offset)
-	}
+	st.unwritten.Store(min(st.unwritten.Load(), offset))
 }
 
 // OnWritten has the consume queues built, which is less urgent than the answers that have just gone out, and lets consumers see

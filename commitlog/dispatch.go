@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 const (
 	roundRecords    = 4096    // records placed before their units are written
 	roundBytes      = 8 << 20 // log bytes, likewise
+	roundUnits      = 8 << 20 // bytes of units, likewise; a single record's may be more
 	keepPending     = 64 << 10
 	dispatchRetry   = 100 * time.Millisecond
 	scheduleTopic   = "SCHEDULE_TOPIC_XXXX"
@@ -35,6 +37,7 @@ type dispatcher struct {
 	pos     int64      // next position to look at; equals s.dispatched between rounds
 	last    lastRecord // last record placed
 	touched []*Queue   // with pending units
+	pending int        // bytes of units made in this round
 	e       entry
 	recover bool // recovery: units already there are compared, not written again
 	late    bool // recovery did not begin at the oldest record
@@ -137,8 +140,9 @@ func (d *dispatcher) collect(limit int64) (stop bool, err error) {
 	if len(d.touched) > 0 { // an earlier write failed: finish that first
 		return false, nil
 	}
+	d.pending = 0
 	from := d.pos
-	for n := 0; n < roundRecords && d.pos-from < roundBytes; {
+	for n := 0; n < roundRecords && d.hasRoom(from); {
 		g := d.s.segs.pin(d.pos)
 		if g == nil {
 			return true, nil
@@ -158,9 +162,14 @@ func (d *dispatcher) collect(limit int64) (stop bool, err error) {
 	return false, nil
 }
 
+// hasRoom tells whether a round that began at from may go on.
+func (d *dispatcher) hasRoom(from int64) bool {
+	return d.pos-from < roundBytes && d.pending < roundUnits
+}
+
 func (d *dispatcher) collectSegment(g *segment, mem []byte, limit, from int64, most int) (n int, stop bool) {
 	full := d.recover || d.s.slave.Load()
-	for n < most && d.pos-from < roundBytes && d.pos < g.end() {
+	for n < most && d.hasRoom(from) && d.pos < g.end() {
 		if d.pos >= limit {
 			return n, true
 		}
@@ -221,29 +230,95 @@ func (d *dispatcher) place(e *entry) {
 	if e.pos < q.floor {
 		return
 	}
-	n, next := r.QueueOffset, q.from+int64(len(q.pending)/UnitSize)
-	if len(q.pending) == 0 {
-		next = q.max.Load()
+	if d.recover {
+		d.reconsider(q, e)
 	}
-	if n < next {
-		if d.recover && n < q.first { // the queue's first files are gone
-			d.holes, q.damaged = true, true
-		}
-		return // known already
-	}
-	if n >= maxNumber || !q.virgin && n-next > maxGap {
+	n, next := r.QueueOffset, q.end()
+	if n < 0 {
 		d.misplaced(e)
 		return
 	}
-	if len(q.pending) == 0 {
+	if n < next {
+		if d.recover && !q.holds(n, e.pos) { // the queue's first files are gone, or a number is wrong
+			d.holes, q.damaged = true, true
+			if n >= q.first {
+				d.misplaced(e)
+			}
+		}
+		return // known already
+	}
+	if !canFollow(n, next, q.begins()) {
+		d.misplaced(e)
+		return
+	}
+	d.put(q, n, d.unit(e))
+}
+
+func (d *dispatcher) unit(e *entry) Unit {
+	return Unit{Offset: e.pos, Size: int32(e.size), TagsCode: d.tagsCode(&e.rec)}
+}
+
+// put adds a unit to a queue's pending ones, with filler before it if it does not follow the last one.
+func (d *dispatcher) put(q *Queue, n int64, u Unit) {
+	begins, next, was := q.begins(), q.end(), len(q.pending)
+	q.leapt = begins || n > next
+	if q.leapFrom = next; begins {
+		q.leapFrom = -1
+	}
+	q.stray = Unit{}
+	if was == 0 {
 		q.from = next
 		d.touched = append(d.touched, q)
 	}
 	if n > next {
 		d.fill(q, next, n)
 	}
-	q.tag = d.tagsCode(r)
-	q.pending = Unit{Offset: e.pos, Size: int32(e.size), TagsCode: q.tag}.append(q.pending)
+	q.tag = u.TagsCode
+	q.pending = u.append(q.pending)
+	d.pending += len(q.pending) - was
+}
+
+// reconsider, during recovery, takes back the last unit of a queue if its number is wrong, going by the records behind it: a
+// leap forward is, if the next record goes on from before it; a queue's beginning is, if two records agree on another one.
+func (d *dispatcher) reconsider(q *Queue, e *entry) {
+	n, next := e.rec.QueueOffset, q.end()
+	if !q.leapt || n < 0 || n >= maxNumber || n >= next && canFollow(n, next, false) {
+		return
+	}
+	switch {
+	case q.leapFrom >= 0:
+		if n >= q.leapFrom && n < next {
+			d.takeBack(q)
+		}
+	case q.stray.Size > 0 && n == q.strayNumber+1:
+		u := q.stray
+		d.takeBack(q)
+		d.put(q, n-1, u)
+	default:
+		q.stray, q.strayNumber = d.unit(e), n
+	}
+}
+
+// takeBack undoes the last leap of a queue, which nothing followed yet.
+func (d *dispatcher) takeBack(q *Queue) {
+	d.s.log.Error("record has no place in its consume queue, those behind it contradict its number",
+		zap.String("topic", q.topic), zap.Int32("queue", q.id), zap.Int64("number", q.end()-1))
+	d.holes, q.damaged, q.leapt = true, true, false
+	from := q.leapFrom
+	if len(q.pending) == 0 { // written already
+		if from < 0 {
+			from, q.virgin = 0, true
+		}
+		for base := max(q.first, from-from%q.units()); base < q.max.Load(); base += q.units() {
+			q.stale = append(q.stale, base)
+		}
+		q.max.Store(from)
+	} else if q.pending = q.pending[:max(0, from-q.from)*UnitSize]; len(q.pending) == 0 {
+		d.touched = slices.DeleteFunc(d.touched, func(t *Queue) bool { return t == q })
+	}
+	if q.begins() {
+		q.first = 0
+	}
 }
 
 func (d *dispatcher) newQueue(e *entry) *Queue {
@@ -265,6 +340,12 @@ const (
 	maxGap    = 1 << 20
 )
 
+// canFollow tells whether number n, not below next, can be the one behind the numbers a queue has up to next, or that with which
+// it begins.
+func canFollow(n, next int64, begins bool) bool {
+	return n < maxNumber && (begins || n-next <= maxGap)
+}
+
 // hasPlace tells whether a record's topic, queue and number can be those of a unit.
 func hasPlace(r *codec.Record) bool {
 	return ValidTopic(string(r.Topic)) && r.QueueID >= 0 && r.QueueOffset >= 0 && r.QueueOffset < maxNumber
@@ -279,7 +360,7 @@ func (d *dispatcher) misplaced(e *entry) {
 // fill pads the numbers [next, n) of a queue: the rest of the first file's front if the queue begins here, else numbers
 // whose records are missing.
 func (d *dispatcher) fill(q *Queue, next, n int64) {
-	if q.virgin && len(q.pending) == 0 {
+	if q.begins() {
 		q.first = n - n%q.units()
 		q.from, next = q.first, q.first
 		q.min.Store(n)

@@ -63,7 +63,14 @@ type Queue struct {
 	pending []byte // units to be written
 	tag     int64  // of the last pending unit
 	reached int64  // during recovery: end of what the files held before
-	damaged bool   // during recovery: files contradict themselves or the manifest
+	damaged bool   // during recovery: files contradict themselves, the manifest or the log
+
+	// During recovery, what is needed to tell a wrong number by those behind it.
+	leapt       bool  // the last unit does not follow the one before it
+	leapFrom    int64 // number after that one, -1 if the queue begins with the last unit
+	stray       Unit  // of the last record without a place since the queue began, if any
+	strayNumber int64
+	stale       []int64 // first numbers of files that may hold what was taken back
 }
 
 // Topic is the queue's topic.
@@ -97,6 +104,28 @@ func (q *Queue) dir() string {
 
 func (q *Queue) path(base int64) string {
 	return filepath.Join(q.dir(), segmentName(base*UnitSize))
+}
+
+// end is the number after the last unit, pending ones included.
+func (q *Queue) end() int64 {
+	if len(q.pending) == 0 {
+		return q.max.Load()
+	}
+	return q.from + int64(len(q.pending)/UnitSize)
+}
+
+// begins tells that the next unit decides where the queue begins.
+func (q *Queue) begins() bool { return q.virgin && len(q.pending) == 0 }
+
+// holds tells whether number n, below the queue's end, is that of the record at pos.
+func (q *Queue) holds(n, pos int64) bool {
+	var u Unit
+	if len(q.pending) > 0 && n >= q.from {
+		u.decode(q.pending[(n-q.from)*UnitSize:])
+	} else if n >= q.first {
+		u, _ = q.unitAt(n)
+	}
+	return u.Size > 0 && u.Offset == pos && !u.Filler()
 }
 
 // Read copies units from number from on into dst, as many as there are below MaxOffset, and returns how many. Below

@@ -281,6 +281,7 @@ func (r *recovery) scan(start int64) error {
 // cutTo takes the units at or above a log position, or all of a damaged queue, out of account.
 func (f *queueFiles) cutTo(pos int64) error {
 	q := f.q
+	q.leapt, q.stray = false, Unit{}
 	if q.damaged {
 		q.damaged, q.virgin, q.first, f.end = false, true, 0, 0
 	}
@@ -522,6 +523,7 @@ func (s *Store) lastBefore(end int64) (last lastRecord) {
 // settle clears what a queue's files hold beyond its end and sets its bounds. trusted files are known to need no look.
 func (f *queueFiles) settle(logMin int64, trusted bool) error {
 	q := f.q
+	f.bases, q.stale = append(f.bases, q.stale...), nil
 	if !trusted {
 		if err := f.clearTail(); err != nil {
 			return err

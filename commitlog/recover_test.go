@@ -365,3 +365,60 @@ func TestManyQueuesOpenFromTheManifest(t *testing.T) {
 	require.Zero(t, s.Recovery().Records)
 	require.Equal(t, 1200, readAllQueues(t, s))
 }
+
+// No checksum covers a record's place in its queue. Whatever it says there, the work is bounded and the other messages keep
+// their places.
+func TestWrongPlaceOfOneRecordHurtsNoOther(t *testing.T) {
+	const queueAt, numberAt = 12, 20
+	number := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+	o := quiet(testOptions(tempDir(t)))
+	o.ConsumeQueueUnits = 1000
+	s := openTest(t, o)
+	l := putMany(t, s, "T", 200)
+	waitDispatched(t, s)
+	for name, c := range map[string]struct {
+		which int // of l; its number is a third of that
+		at    int64
+		b     []byte
+	}{
+		"one ahead":                {100, numberAt, number(34)},
+		"some ahead":               {100, numberAt, number(40)},
+		"ahead of all":             {100, numberAt, number(5000)},
+		"far ahead":                {100, numberAt, number(33 + maxGap)},
+		"too far ahead":            {100, numberAt, number(33 + maxGap + 1)},
+		"impossible":               {100, numberAt, number(0x3000000021)},
+		"most":                     {100, numberAt, number(1<<63 - 1)},
+		"negative":                 {100, numberAt, number(-1)},
+		"one behind":               {100, numberAt, number(32)},
+		"far behind":               {100, numberAt, number(0)},
+		"other queue":              {100, queueAt, []byte{0, 0, 0, 2}},
+		"new queue":                {100, queueAt, []byte{0x7f, 0, 0, 0}},
+		"negative queue":           {100, queueAt, []byte{0xff, 0, 0, 0}},
+		"first one ahead of all":   {1, numberAt, number(5000)},
+		"first one impossible":     {1, numberAt, number(1 << 40)},
+		"second one ahead":         {4, numberAt, number(5000)},
+		"last one ahead":           {199, numberAt, number(80)},
+		"last one impossible":      {199, numberAt, number(1 << 40)},
+		"first of segment, behind": {53, numberAt, number(1)},
+	} {
+		for _, queues := range []string{"kept", "gone"} {
+			t.Run(name+", queues "+queues, func(t *testing.T) {
+				dir, a := crashCopy(t, s), l[c.which]
+				forget(t, dir)
+				if queues == "gone" {
+					require.NoError(t, os.RemoveAll(filepath.Join(dir, "consumequeue")))
+				}
+				overwrite(t, dir, a.Offset+c.at, c.b)
+				for range 2 {
+					s2, err := Open(withDir(s.opt, dir))
+					require.NoError(t, err)
+					require.Equal(t, s.End(), s2.End())
+					requireOthers(t, s2, l, a.Offset, a.End)
+					require.NoError(t, s2.Close())
+					requireOthersSound(t, s2.opt, l, a.Offset, a.End)
+					forget(t, dir)
+				}
+			})
+		}
+	}
+}

@@ -159,7 +159,8 @@ func (s *Store) recount(end int64) {
 	}
 	_ = s.walk(s.dispatched.Load(), end, false, func(e *entry) bool {
 		r := &e.rec
-		if q := s.queues.getBytes(r.Topic, r.QueueID); q != nil && takesQueueEntry(r.SysFlag) && e.pos >= q.floor {
+		if q := s.queues.getBytes(r.Topic, r.QueueID); q != nil && takesQueueEntry(r.SysFlag) && e.pos >= q.floor &&
+			canFollow(r.QueueOffset, q.next, q.begins() && q.next == 0) {
 			q.next = max(q.next, r.QueueOffset+1)
 		}
 		return true
