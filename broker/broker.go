@@ -208,6 +208,9 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.registrar.unregister(ctx)
 	b.holds.close()
+	if m := b.master.Load(); m != nil { // its connections live on the loops that end now
+		errs = append(errs, m.StopAccepting())
+	}
 	if err := b.server.Shutdown(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("closing the remoting port: %w", err))
 	}
@@ -225,6 +228,14 @@ func (b *Broker) release() error {
 	b.stop()
 	if s := b.slave.Load(); s != nil {
 		keep("ending the replication from the master", s.Close())
+	}
+	if m := b.master.Load(); m != nil {
+		keep("closing the HA port", m.StopAccepting())
+	}
+	if b.server != nil { // after Close it has ended already
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = b.server.Shutdown(ctx)
+		cancel()
 	}
 	if m := b.master.Load(); m != nil {
 		keep("ending the replication to the slaves", m.Close())

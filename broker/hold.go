@@ -60,6 +60,21 @@ func (h *holds) wake(q *commitlog.Queue) {
 	post(woken)
 }
 
+// wakeTopic lets the pulls of a deleted topic's queues look again.
+func (h *holds) wakeTopic(topic string) {
+	var queues []*commitlog.Queue
+	h.mu.Lock()
+	for q := range h.queues {
+		if q.Topic() == topic {
+			queues = append(queues, q)
+		}
+	}
+	h.mu.Unlock()
+	for _, q := range queues {
+		h.wake(q)
+	}
+}
+
 // expire ends the holds whose time is over; now is in ms since 1970.
 func (h *holds) expire(now int64) {
 	var over []*pull

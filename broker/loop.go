@@ -113,7 +113,7 @@ func (st *loopState) queue(e *topicEntry, id int32) *commitlog.Queue {
 	if id < 0 || int(id) >= len(e.queues) {
 		return nil
 	}
-	if e.queues[id] == nil {
+	if q := e.queues[id]; q == nil || q.Deleted() {
 		e.queues[id] = st.b.store.Queue(e.cfg.TopicName, id)
 	}
 	return e.queues[id]

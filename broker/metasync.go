@@ -24,7 +24,7 @@ func (b *Broker) syncMetadata() {
 		{name: "subscription groups", run: b.syncGroups},
 	}
 	for {
-		if b.slave.Load().Status().State == transfer.Transfer {
+		if b.peer.checked() != "" && b.slave.Load().Status().State == transfer.Transfer {
 			for i := range steps {
 				b.syncStep(&steps[i])
 			}
@@ -76,7 +76,11 @@ func (b *Broker) syncStep(s *metaStep) {
 
 // fetch asks the master for one table.
 func fetch[T any](ctx context.Context, p *masterPeer, code codec.RequestCode, ext map[string]string) (table T, err error) {
-	resp, err := p.call(ctx, code, ext)
+	addr := p.checked()
+	if addr == "" {
+		return table, transfer.ErrNoMaster
+	}
+	resp, err := p.callAt(ctx, addr, code, ext)
 	if err != nil {
 		return table, err
 	}
@@ -100,6 +104,8 @@ func (b *Broker) syncTopics(ctx context.Context) error {
 	for _, topic := range removed {
 		b.offsets.DeleteTopic(topic)
 		err = errors.Join(err, b.store.DeleteTopic(topic))
+		b.topicsChanged()
+		b.holds.wakeTopic(topic)
 	}
 	return err
 }

@@ -35,21 +35,41 @@ type masterPeer struct {
 	mu     sync.Mutex
 	master string // remoting address, as the name servers told
 	ha     string // HA address, as the name servers told
+	fits   string // remoting address of the broker that check found to fit; what is fetched besides the log comes from there alone
 }
 
 func newMasterPeer(b *Broker) *masterPeer { return &masterPeer{b: b} }
 
-// learn takes a name server's word. An empty word changes nothing: the master may be gone for a moment only.
+// learn takes a name server's word. An empty word changes nothing: the master may be gone for a moment only. Another master is followed at
+// once, after the same checks as the first.
 func (p *masterPeer) learn(master, ha string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if master != "" && master != p.master {
-		p.b.log.Info("the name servers know the master", zap.String("master", master), zap.String("ha", ha))
+	changed := master != "" && master != p.master || ha != "" && ha != p.ha
+	first := p.master == "" && p.ha == ""
+	if master != "" {
 		p.master = master
 	}
 	if ha != "" {
 		p.ha = ha
 	}
+	if changed {
+		p.fits = ""
+	}
+	p.mu.Unlock()
+	if !changed {
+		return
+	}
+	p.b.log.Info("the name servers know the master", zap.String("master", master), zap.String("ha", ha))
+	if s := p.b.slave.Load(); s != nil && (first || p.b.set.HaMasterAddress == "") {
+		s.MasterChanged()
+	}
+}
+
+// checked is the remoting address of the master that fits, "" before it was checked.
+func (p *masterPeer) checked() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fits
 }
 
 func (p *masterPeer) known() bool {
@@ -96,6 +116,10 @@ func (p *masterPeer) call(ctx context.Context, code codec.RequestCode, ext map[s
 	if err != nil {
 		return nil, err
 	}
+	return p.callAt(ctx, addr, code, ext)
+}
+
+func (p *masterPeer) callAt(ctx context.Context, addr string, code codec.RequestCode, ext map[string]string) (*codec.Command, error) {
 	resp, err := p.b.outbound.Call(ctx, addr, codec.NewRequest(code, ext, nil))
 	if err != nil {
 		return nil, err
@@ -153,11 +177,12 @@ var ErrNotTheMaster = errors.New("not this slave's master")
 
 // check compares what master and slave must agree on: the name, and the size of the segments, by which log files are cut.
 func (p *masterPeer) check(ctx context.Context) error {
-	resp, err := p.call(ctx, codec.ReqGetBrokerConfig, nil)
+	addr, err := p.remoting()
 	if err != nil {
 		return err
 	}
-	addr, err := p.remoting()
+	p.setFits("")
+	resp, err := p.callAt(ctx, addr, codec.ReqGetBrokerConfig, nil)
 	if err != nil {
 		return err
 	}
@@ -178,7 +203,14 @@ func (p *masterPeer) check(ctx context.Context) error {
 	if theirs["brokerRole"] == string(settings.Slave) {
 		return fmt.Errorf("%w: the broker at %s has brokerRole=SLAVE; correct masterAddr or haMasterAddress", ErrNotTheMaster, addr)
 	}
+	p.setFits(addr)
 	return nil
+}
+
+func (p *masterPeer) setFits(addr string) {
+	p.mu.Lock()
+	p.fits = addr
+	p.mu.Unlock()
 }
 
 // Record is the master's record at an offset.

@@ -370,6 +370,9 @@ func (p *pull) RunOnLoop(*engine.Loop) {
 	if p.expired {
 		p.from = p.asked
 	}
+	if p.queue.Deleted() { // with its topic; the topic may be there anew
+		p.queue, p.from = p.st.b.store.Queue(p.queue.Topic(), p.queue.ID()), p.asked
+	}
 	p.serve()
 }
 

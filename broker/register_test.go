@@ -83,8 +83,10 @@ func TestABrokerThatStopsIsForgottenAtOnce(t *testing.T) {
 func TestASlaveWithoutAMasterWaitsAndFindsItByTheNameServer(t *testing.T) {
 	ns := startNames(t)
 	s := startBroker(t, map[string]string{"brokerRole": "SLAVE", "brokerId": "1", "namesrvAddr": ns.Addr().String()})
-	require.Eventually(t, func() bool { return s.slave.Load().Status().State == transfer.Waiting }, 5*time.Second, 5*time.Millisecond)
-	require.Contains(t, s.slave.Load().Status().LastError, "no name server")
+	require.Eventually(t, func() bool {
+		st := s.slave.Load().Status()
+		return st.State == transfer.Waiting && strings.Contains(st.LastError, "no name server")
+	}, 5*time.Second, 5*time.Millisecond)
 	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER", "namesrvAddr": ns.Addr().String()})
 	m.awaitUsable(1)
 	require.Equal(t, codec.Success, m.send("T", 0, "", "x").Code)
@@ -92,4 +94,23 @@ func TestASlaveWithoutAMasterWaitsAndFindsItByTheNameServer(t *testing.T) {
 	require.NotNil(t, route)
 	require.Equal(t, m.addr, route.BrokerDatas[0].BrokerAddrs[0])
 	require.Equal(t, s.addr, route.BrokerDatas[0].BrokerAddrs[1])
+}
+
+func TestASlaveTakesTablesOnlyFromTheMasterWhoseLogItFollows(t *testing.T) {
+	m := startBroker(t, nil)
+	s := startBroker(t, map[string]string{"brokerRole": "SLAVE", "brokerId": "1"})
+	s.peer.learn(m.addr, m.master.Load().Addr().String())
+	require.Equal(t, codec.Success, m.send("T", 0, "", "x").Code)
+	s.awaitEnd(m)
+	require.Eventually(t, func() bool { _, known := s.topics.Get("T"); return known }, 10*time.Second, 5*time.Millisecond)
+
+	other := startBroker(t, nil) // of the same name, and empty
+	s.peer.learn(other.addr, other.master.Load().Addr().String())
+	refused := func() bool { return s.slave.Load().Status().State == transfer.Refused }
+	require.Eventually(t, refused, 20*time.Second, 5*time.Millisecond, "the other log is found to be another one")
+	rounds := other.master.Load().Status().Refused
+	require.Never(t, func() bool { _, known := s.topics.Get("T"); return !known }, 5*s.set.SlaveSyncMetadataInterval.Duration(), 10*time.Millisecond)
+	require.True(t, refused())
+	require.GreaterOrEqual(t, other.master.Load().Status().Refused, rounds)
+	require.Equal(t, []string{"x"}, s.consumed("T", 0, 1))
 }

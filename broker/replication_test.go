@@ -245,3 +245,34 @@ func TestASlaveNamesWhatItsMasterMustShareWithIt(t *testing.T) {
 		require.Zero(t, s.store.End())
 	}
 }
+
+func TestAStopEndsWhileSlavesKeepConnecting(t *testing.T) {
+	m := startBroker(t, map[string]string{"brokerRole": "SYNC_MASTER"})
+	addr := m.master.Load().Addr().String()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if c, err := net.Dial("tcp", addr); err == nil {
+					_ = c.Close()
+				}
+			}
+		})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- m.Broker.Close(testContext(t)) }()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the broker does not stop")
+	}
+	close(done)
+	wg.Wait()
+}

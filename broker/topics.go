@@ -75,7 +75,10 @@ func (b *Broker) deleteTopic(r *request) answer {
 	b.topicsChanged()
 	b.offsets.DeleteTopic(topic)
 	b.log.Info("topic deleted", zap.String("topic", topic))
-	if err := b.store.DeleteTopic(topic); err != nil {
+	err := b.store.DeleteTopic(topic)
+	b.topicsChanged() // again: a send meanwhile may have made the topic anew, over queues that are gone now
+	b.holds.wakeTopic(topic)
+	if err != nil {
 		return failed(codec.SystemError, "the topic is deleted, its queue files are not: "+err.Error())
 	}
 	return savedAnswer(b.persist())

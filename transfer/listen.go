@@ -57,12 +57,21 @@ func (m *Master) Serve(host *engine.Server) error {
 	return nil
 }
 
-// stopHost ends the loops, if they are its own, and with them all connections. The accepting goroutine must be over, or it could wait
-// for a loop for ever.
-func (m *Master) stopHost() error {
+// StopAccepting closes the HA port; slaves that are connected stay. Call it before the host is shut down, and before Close: a connection
+// cannot be handed to loops that end.
+func (m *Master) StopAccepting() error {
+	err := m.listener.Close()
 	if m.serving {
 		<-m.accepted
 	}
+	if errors.Is(err, net.ErrClosed) {
+		return nil // it was called before
+	}
+	return err
+}
+
+// stopHost ends the loops, if they are its own, and with them all connections.
+func (m *Master) stopHost() error {
 	if m.own == nil {
 		return nil
 	}

@@ -219,7 +219,7 @@ func (m *Master) moved() {
 func (m *Master) Close() error {
 	m.closeOnce.Do(func() {
 		m.cancel()
-		m.closeErr = errors.Join(m.listener.Close(), m.stopHost())
+		m.closeErr = errors.Join(m.StopAccepting(), m.stopHost())
 		m.goroutines.Wait()
 		m.ring.expireAt(never)
 	})
