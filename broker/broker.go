@@ -135,8 +135,10 @@ func (b *Broker) openTables() error {
 }
 
 func (b *Broker) openStore() error {
-	b.host = b.set.StoreHost(int(b.set.ListenPort))
 	var err error
+	if b.host, err = b.set.StoreHost(int(b.set.ListenPort)); err != nil {
+		return err
+	}
 	b.store, err = commitlog.Open(commitlog.Options{
 		RootDir:            b.set.StorePathRootDir,
 		CommitLogDir:       b.set.StorePathCommitLog,

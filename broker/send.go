@@ -262,6 +262,7 @@ func (st *loopState) appendTurn() {
 	if len(st.turn) == 0 {
 		return
 	}
+	defer st.clearTurn() // also if a fault of ours ends it early: nothing may be appended twice
 	b, m := st.b, st.b.master.Load()
 	slaves := codec.Success
 	if b.waitsForSlaves() {
@@ -279,6 +280,9 @@ func (st *loopState) appendTurn() {
 	if b.syncFlush() {
 		b.store.FlushTo(b.store.End())
 	}
+}
+
+func (st *loopState) clearTurn() {
 	st.turn, st.appends = st.turn[:0], st.appends[:0]
 	if st.arena = st.arena[:0]; cap(st.arena) > keptArena {
 		st.arena = nil

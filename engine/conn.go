@@ -134,6 +134,8 @@ func (c *conn) admit(v *codec.View) bool {
 	}
 	var why string
 	switch {
+	case l.srv.mute.Load():
+		return false
 	case l.srv.draining.Load():
 		why = "[OVERLOAD]the server is shutting down, try another one"
 	case c.inflight >= l.srv.o.MaxInFlight:

@@ -35,6 +35,7 @@ type Server struct {
 	lastID   atomic.Uint64
 	conns    atomic.Int64
 	draining atomic.Bool
+	mute     atomic.Bool // draining, and all owed answers are given: what comes now is not even refused
 	stats    counters
 
 	houseStop chan struct{}

@@ -64,6 +64,9 @@ func (s *Server) drained(ctx context.Context) (work, error) {
 		if left == (work{}) {
 			return left, nil
 		}
+		if left.inflight == 0 {
+			s.mute.Store(true) // or clients that try again at once would keep the output from ever being taken
+		}
 		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():

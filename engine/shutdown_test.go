@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"tandem/codec"
@@ -159,4 +160,34 @@ func TestShutdownUnderLoadAnswersEachRequestOnceOrNotAtAll(t *testing.T) {
 	_ = s.Shutdown(ctx) // the peers never stop asking, so it may end either way
 	wg.Wait()
 	pending.Wait()
+}
+
+func TestClientsThatTryAgainAtOnceDoNotHoldUpAShutdown(t *testing.T) {
+	s := serve(t, &testHandler{}, Options{})
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		p := dialServer(t, s)
+		wg.Go(func() {
+			for opaque := int32(1); ; opaque++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := p.Write(request(codeEcho, opaque, nil)); err != nil {
+					return
+				}
+				if _, err := p.tryNext(); err != nil {
+					return
+				}
+			}
+		})
+	}
+	eventually(t, func() bool { return s.Stats().Conns == 8 }, "the clients")
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	assert.NoError(t, s.Shutdown(ctx))
+	close(done)
+	wg.Wait()
 }

@@ -3,7 +3,6 @@ package interop
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +49,10 @@ func TestStoppedSlaveAnswersInTime(t *testing.T) {
 	for _, got := range sendAtOnce(s.wire, book, master, 200) {
 		requireTimedOut(t, got)
 	}
+	unwaited := book.send(s.wire, master.addr, message{Topic: topic, ID: "unwaited", Body: []byte("x"), NoWait: true})
+	require.NoError(t, unwaited.Err)
+	require.Equal(t, codec.Success, unwaited.Code, "WAIT=false asks for no slave: %v", unwaited)
+	require.Less(t, unwaited.Took, slaveTimeout/2, "and waits for none")
 	slave.resume()
 	s.joined(book, master, topic)
 	for _, got := range sendAtOnce(s.wire, book, master, 200) {
@@ -124,24 +127,82 @@ func requireNoSlave(t testing.TB, got sent) {
 	require.NotEmpty(t, got.MsgID, "the answer tells where the message is stored")
 }
 
-// TestNothingIsDeliveredBeforeItsSendIsAnswered holds a consumer at the queue's end while the slave stands still.
+// TestNeededSlavesAreCounted asks for three copies of two slaves.
+func TestNeededSlavesAreCounted(t *testing.T) {
+	s := newSite(t, ours())
+	master := s.master(ours(), "SYNC_MASTER", defaultTimeout(), cluster.Conf{"inSyncReplicas": "3", "totalReplicas": "3"})
+	s.wire.createTopic(t, master.addr, topic, queues)
+	first := s.slave(ours(), 1)
+	book := newLedger()
+	one := book.send(s.wire, master.addr, message{Topic: topic, ID: "one-slave", Body: []byte("x")})
+	require.NoError(t, one.Err)
+	require.NotEqual(t, codec.Success, one.Code, "three copies, one slave: %v", one)
+
+	second := s.slave(ours(), 2)
+	s.joined(book, master, topic)
+	for _, stopped := range []*node{first, second} {
+		stopped.pause()
+		requireTimedOut(t, book.send(s.wire, master.addr, message{Topic: topic, ID: "without-" + stopped.name, Body: []byte("x")}))
+		stopped.resume()
+		s.joined(book, master, topic)
+	}
+	second.kill()
+	eventually(t, patience, func() bool {
+		got := book.send(s.wire, master.addr, message{Topic: topic, ID: fmt.Sprintf("killed-%d", time.Now().UnixNano()), Body: []byte("x")})
+		return got.Code == codec.SlaveNotAvailable
+	}, "fewer slaves than needed is answered at once")
+}
+
+// TestOneCopyIsEnoughOnlyByName switches the waiting off, which only inSyncReplicas=1 does.
+func TestOneCopyIsEnoughOnlyByName(t *testing.T) {
+	s := newSite(t, ours())
+	master := s.master(ours(), "SYNC_MASTER", cluster.Conf{"inSyncReplicas": "1"})
+	got := s.wire.send(master.addr, message{Topic: topic, ID: "alone", Body: []byte("x")})
+	require.NoError(t, got.Err)
+	require.Equal(t, codec.Success, got.Code, "%v", got)
+	if standIn() == "" {
+		require.Contains(t, master.proc.LogTail(100), "WARN", "the start warns of it")
+		require.Contains(t, master.proc.LogTail(100), "inSyncReplicas")
+	}
+}
+
+// TestNothingIsDeliveredBeforeItsSendIsAnswered watches a queue's end while the slave stands still. Three messages go there: one that
+// waits, one that does not (its dispatch must not show the first), and one that waits longer (the first one's answer must not show it).
 func TestNothingIsDeliveredBeforeItsSendIsAnswered(t *testing.T) {
 	s, master, slave, book := pair(t)
-	queue := 2
+	const queue = 2
 	end, err := s.wire.offset(master.addr, codec.ReqGetMaxOffset, topic, queue)
 	require.NoError(t, err)
 	slave.pause()
 
-	var answered atomic.Bool
-	reader := newWire(t) // its own connection: a held pull must not share the sender's
-	early := make(chan error, 2)
-	go func() { early <- deliveredEarly(reader, master.addr, queue, end, &answered) }()
-	go func() { early <- countedEarly(newWire(t), master.addr, queue, end, &answered) }()
-	got := book.send(s.wire, master.addr, message{Topic: topic, Queue: queue, ID: "hidden", Body: []byte("hidden")})
-	answered.Store(true)
-	requireTimedOut(t, got)
-	require.NoError(t, <-early)
-	require.NoError(t, <-early)
+	delivered, counted := make(chan sightings, 1), make(chan sightings, 1)
+	reader, counter := newWire(t), newWire(t) // connections of their own: a held pull must not share the sender's
+	go func() { delivered <- watchDeliveries(reader, master.addr, queue, end, 3) }()
+	go func() { counted <- watchCount(counter, master.addr, queue, end, 3) }()
+
+	var senders sync.WaitGroup
+	results, answered := make([]sent, 3), make([]time.Time, 3)
+	for i, m := range []message{{ID: "first"}, {ID: "unwaited", NoWait: true}, {ID: "last"}} {
+		m.Topic, m.Queue, m.Body = topic, queue, []byte(m.ID)
+		before := s.wire.logEnd(master.addr)
+		senders.Go(func() {
+			results[i] = book.send(s.wire, master.addr, m)
+			answered[i] = time.Now()
+		})
+		eventually(t, patience, func() bool { return s.wire.logEnd(master.addr) > before }, "the message is in the log")
+		time.Sleep(slaveTimeout / 4) // so that the answers are due at different times
+	}
+	senders.Wait()
+	requireTimedOut(t, results[0])
+	require.Equal(t, codec.Success, results[1].Code, "WAIT=false: %v", results[1])
+	requireTimedOut(t, results[2])
+	for what, seen := range map[string]sightings{"delivered": <-delivered, "counted in GET_MAX_OFFSET": <-counted} {
+		require.NoError(t, seen.err)
+		require.Len(t, seen.at, 3)
+		for i, at := range seen.at {
+			require.False(t, at.Before(answered[i].Add(-raceAllowance)), "message %d was %s %v before its send was answered", i, what, answered[i].Sub(at))
+		}
+	}
 	slave.resume()
 	s.joined(book, master, topic)
 }
@@ -149,40 +210,38 @@ func TestNothingIsDeliveredBeforeItsSendIsAnswered(t *testing.T) {
 // raceAllowance is for an answer that has left the broker but has not been seen by the sender's goroutine yet.
 const raceAllowance = 200 * time.Millisecond
 
-// deliveredEarly pulls, held and not held in turns, until the message comes.
-func deliveredEarly(w *wire, addr string, queue int, end int64, answered *atomic.Bool) error {
-	for deadline, turn := time.Now().Add(patience), 0; time.Now().Before(deadline); turn++ {
-		p, err := w.pull(addr, "early-reader", topic, queue, end, time.Duration(turn%2)*time.Second)
-		if err != nil {
-			return err
-		}
-		if len(p.Messages) > 0 {
-			return tooEarly("delivered", answered)
-		}
-	}
-	return fmt.Errorf("the message was never delivered")
+// sightings are the times at which the messages from an offset on were first seen.
+type sightings struct {
+	at  []time.Time
+	err error
 }
 
-// countedEarly asks for the queue's end until the message is counted in.
-func countedEarly(w *wire, addr string, queue int, end int64, answered *atomic.Bool) error {
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+// watchDeliveries pulls, held and not held in turns, until n messages came.
+func watchDeliveries(w *wire, addr string, queue int, from int64, n int) (seen sightings) {
+	for deadline, turn := time.Now().Add(patience), 0; len(seen.at) < n && time.Now().Before(deadline); turn++ {
+		p, err := w.pull(addr, "early-reader", topic, queue, from+int64(len(seen.at)), time.Duration(turn%2)*time.Second)
+		if err != nil {
+			return sightings{err: err}
+		}
+		for range p.Messages {
+			seen.at = append(seen.at, time.Now())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return seen
+}
+
+// watchCount asks for the queue's end until n messages are counted in.
+func watchCount(w *wire, addr string, queue int, from int64, n int) (seen sightings) {
+	for deadline := time.Now().Add(patience); len(seen.at) < n && time.Now().Before(deadline); {
 		now, err := w.offset(addr, codec.ReqGetMaxOffset, topic, queue)
 		if err != nil {
-			return err
+			return sightings{err: err}
 		}
-		if now > end {
-			return tooEarly("counted in GET_MAX_OFFSET", answered)
+		for int64(len(seen.at)) < now-from {
+			seen.at = append(seen.at, time.Now())
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return fmt.Errorf("the message was never counted")
-}
-
-func tooEarly(what string, answered *atomic.Bool) error {
-	for deadline := time.Now().Add(raceAllowance); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if answered.Load() {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s before its send was answered", what)
+	return seen
 }

@@ -119,20 +119,20 @@ func TestOurSlaveFollowsApacheMaster(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			needApache(t)
-			testOurSlaveFollows(t, maker(version))
+			testOurSlaveFollows(t, maker(version), maker(version)) // our slaves are the only thing of ours in that cluster
 		})
 	}
 }
 
 func TestOurSlaveFollowsOurMaster(t *testing.T) {
 	t.Parallel()
-	testOurSlaveFollows(t, ours())
+	testOurSlaveFollows(t, ours(), ours())
 }
 
 // testOurSlaveFollows is the life of two of our slaves at one master: one joins its newest segment, the other asks for all of it;
 // then each side is restarted, in an orderly way and not, while the log grows over segment borders.
-func testOurSlaveFollows(t *testing.T, masterMaker maker) {
-	s := newSite(t, ours())
+func testOurSlaveFollows(t *testing.T, masterMaker, namesrv maker) {
+	s := newSite(t, namesrv)
 	master := s.master(masterMaker, "SYNC_MASTER")
 	seed(t, s.wire, master)
 	book := newLedger()
@@ -161,6 +161,12 @@ func testOurSlaveFollows(t *testing.T, masterMaker maker) {
 	master.start()
 	s.joined(book, master, topic)
 	fill(t, s.wire, book, master.addr, topic, queues, 300, 64<<10)
+	s.caughtUp(master, last, oldest)
+
+	master.kill()
+	master.start()
+	s.joined(book, master, topic)
+	fill(t, s.wire, book, master.addr, topic, queues, 100, 64<<10)
 	s.caughtUp(master, last, oldest)
 
 	requireMetadata(t, last)

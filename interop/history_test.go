@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,25 +18,28 @@ func TestPositionThatDoesNotFitIsRefused(t *testing.T) {
 	if standIn() != "" {
 		return // nobody else looks
 	}
-	misfits := []struct {
-		name string
-		make func(t *testing.T, s *site, book *ledger, master *node)
-		says string
+	cases := []struct {
+		master maker
+		name   string
+		make   func(t *testing.T, s *site, book *ledger, master *node)
+		says   string
 	}{
-		{"another history", anotherHistory, "histor"},
-		{"above the end", shorterLog, "above"},
-		{"below the oldest", withoutOldest, "below"},
+		{tandemMade, "another history", anotherHistory, "histor"},
+		{tandemMade, "longer than the master", shorterLog, "longer than the master"},
+		{tandemMade, "below the oldest", withoutOldest, "oldest is"},
+		{"5.5.0", "another history", anotherHistory, "histor"},
+		{"5.5.0", "longer than the master", shorterLog, "longer than the master"},
+		{"4.9.7", "another history", anotherHistory, "histor"},
+		{"4.9.7", "below the oldest", withoutOldest, "oldest is"},
 	}
-	for _, m := range []maker{tandemMade, "5.5.0", "4.9.7"} {
-		for _, misfit := range misfits {
-			t.Run(string(m)+"/"+misfit.name, func(t *testing.T) {
-				t.Parallel()
-				if m.apache() != "" {
-					needApache(t)
-				}
-				testMisfit(t, m, misfit.make, misfit.says)
-			})
-		}
+	for _, c := range cases {
+		t.Run(string(c.master)+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			if c.master.apache() != "" {
+				needApache(t)
+			}
+			testMisfit(t, c.master, c.make, c.says)
+		})
 	}
 }
 
@@ -60,6 +64,9 @@ func testMisfit(t *testing.T, masterMaker maker, make func(*testing.T, *site, *l
 		return strings.Contains(strings.ToLower(text), "refused")
 	}, "the slave's status says that it refuses")
 	require.Contains(t, text, says, "it says why")
+	if masterMaker == tandemMade {
+		requireRefusalShown(t, master)
+	}
 	got := s.wire.send(master.addr, message{Topic: topic, ID: "refused", Body: []byte("x")})
 	require.NoError(t, got.Err)
 	require.NotEqual(t, codec.Success, got.Code, "a slave that refuses counts for nothing: %v", got)
@@ -70,6 +77,20 @@ func testMisfit(t *testing.T, masterMaker maker, make func(*testing.T, *site, *l
 	slave.start()
 	s.joined(book, master, topic)
 	s.caughtUp(master, slave)
+}
+
+// requireRefusalShown waits until the master's status tells of it too.
+func requireRefusalShown(t testing.TB, master *node) {
+	t.Helper()
+	var status struct {
+		Master struct {
+			Refused int `json:"refused"`
+		} `json:"master"`
+	}
+	eventually(t, patience, func() bool {
+		text, _ := tandem(t, "status", "-b", master.addr, "--json")
+		return json.Unmarshal([]byte(text), &status) == nil && status.Master.Refused > 0
+	}, "the master's status shows that a slave does not fit")
 }
 
 func anotherHistory(t *testing.T, s *site, _ *ledger, master *node) {

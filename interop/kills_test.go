@@ -25,24 +25,26 @@ func number(t testing.TB, name string, otherwise int) int {
 // every acknowledged message is there, on both sides, and the logs are the same.
 func TestKillsLoseNothingAcknowledged(t *testing.T) {
 	kinds := []struct {
-		name   string
-		victim func(master, slave *node) []*node
+		name    string
+		victims func(master, slave *node) []*node
+		flush   string
 	}{
-		{"of the master", func(m, _ *node) []*node { return []*node{m} }},
-		{"of the slave", func(_, s *node) []*node { return []*node{s} }},
-		{"of both", func(m, s *node) []*node { return []*node{m, s} }},
+		{"of the master", func(m, _ *node) []*node { return []*node{m} }, "ASYNC_FLUSH"},
+		{"of the slave", func(_, s *node) []*node { return []*node{s} }, "ASYNC_FLUSH"},
+		{"of both", func(m, s *node) []*node { return []*node{m, s} }, "ASYNC_FLUSH"},
+		{"of both with SYNC_FLUSH", func(m, s *node) []*node { return []*node{m, s} }, "SYNC_FLUSH"},
 	}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			testKills(t, kind.victim)
+			testKills(t, kind.victims, kind.flush)
 		})
 	}
 }
 
-func testKills(t *testing.T, victims func(master, slave *node) []*node) {
+func testKills(t *testing.T, victims func(master, slave *node) []*node, flush string) {
 	s := newSite(t, ours())
-	small := map[string]string{"mappedFileSizeCommitLog": segment1M}
+	small := map[string]string{"mappedFileSizeCommitLog": segment1M, "flushDiskType": flush}
 	master := s.master(ours(), "SYNC_MASTER", small)
 	s.wire.createTopic(t, master.addr, topic, queues)
 	slave := s.slave(ours(), 1, small)

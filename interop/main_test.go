@@ -22,6 +22,9 @@ const (
 	// parallelTests run side by side: most of their time they wait for a Java process, so more than one per processor.
 	parallelTests = "4"
 
+	// javaOptions let short-lived Java processes start fast on few processors: the quick compiler only, and the plain collector.
+	javaOptions = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 	envStandIn = "TANDEM_INTEROP_STANDIN" // an Apache version that takes tandem's place: proves the tests themselves
 	envCache   = "TANDEM_INTEROP_CACHE"   // where the jars are kept
 	envBinary  = "TANDEM_BINARY"          // a ready executable instead of one built here
@@ -52,6 +55,7 @@ func runTests(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	workDir = dir
+	_ = os.Setenv("JDK_JAVA_OPTIONS", javaOptions)
 	status := m.Run()
 	reportLeftOut()
 	return status

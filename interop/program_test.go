@@ -91,9 +91,10 @@ func (p program) ready() bool {
 }
 
 // produce runs a producer to its end; every message must be stored. It returns checksums by message id.
-func (s *site) produce(client, topic string, count, size int) map[string]uint32 {
+func (s *site) produce(client, topic string, count, size int, more ...string) map[string]uint32 {
 	s.t.Helper()
-	p := s.program(client, "Produce", "topic="+topic, fmt.Sprintf("count=%d", count), fmt.Sprintf("size=%d", size))
+	args := append([]string{"topic=" + topic, fmt.Sprintf("count=%d", count), fmt.Sprintf("size=%d", size)}, more...)
+	p := s.program(client, "Produce", args...)
 	eventually(s.t, 2*patience, func() bool { return !p.Running() }, "the producer is done")
 	for _, l := range p.lines() {
 		if l.Status != "" {

@@ -75,7 +75,7 @@ func (s *session) open(c engine.Socket) error {
 	}
 	s.file, s.conn, s.remote, s.opened = file, c, addrPort(c.RemoteAddr()), s.m.nowMs()
 	s.wake, s.gone, s.start = make(chan struct{}, 1), make(chan struct{}), make(chan int64, 1)
-	s.limiter = s.m.newLimiter()
+	s.limiter, s.stuckSince = s.m.newLimiter(), s.opened
 	s.lastSend.Store(s.opened)
 	s.tryOnce = func(fd uintptr) bool {
 		s.send(fd)

@@ -83,7 +83,9 @@ func TestABrokerConfOfAPairIsReadAsJavaReadsIt(t *testing.T) {
 	require.Equal(t, 1000, s.MappedFileSizeConsumeQueue)
 	require.Equal(t, 50, s.ConsumeQueueUnits())
 	require.Equal(t, "127.0.0.1", s.BrokerIP2, "a broker on loopback by its owner's word stays there wholly")
-	require.Equal(t, "127.0.0.1:30911", s.StoreHost(30911).String())
+	host, err := s.StoreHost(30911)
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:30911", host.String())
 }
 
 func TestFlagsWinOverTheFileAndTheFileOverDefaults(t *testing.T) {

@@ -211,19 +211,18 @@ func (s *Settings) DelayLevels() []time.Duration {
 	return levels
 }
 
-// StoreHost is brokerIP1 with the given port, as it is written into records. A host name is looked up, which may take a
-// while; 127.0.0.1 stands for one that can't be found.
-func (s *Settings) StoreHost(port int) netip.AddrPort {
+// StoreHost is brokerIP1 with the given port, as it is written into records and told to clients. A host name is looked up, which may take a
+// while; one that cannot be found is an ErrBadValue.
+func (s *Settings) StoreHost(port int) (netip.AddrPort, error) {
 	addr, err := netip.ParseAddr(s.BrokerIP1)
 	if err != nil {
-		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		if ip, err := net.ResolveIPAddr("ip", s.BrokerIP1); err == nil {
-			if a, ok := netip.AddrFromSlice(ip.IP); ok {
-				addr = a.Unmap()
-			}
+		ip, err := net.ResolveIPAddr("ip", s.BrokerIP1)
+		if err != nil {
+			return netip.AddrPort{}, fmt.Errorf("%w: brokerIP1=%s: not valid: %w; valid: this machine's IP address, or a name that is found", ErrBadValue, s.BrokerIP1, err)
 		}
+		addr, _ = netip.AddrFromSlice(ip.IP)
 	}
-	return netip.AddrPortFrom(addr, uint16(port))
+	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), nil
 }
 
 // vipDistance: RocketMQ serves a second port this far below listenPort (NettyRemotingServer's "fast" server).

@@ -41,6 +41,7 @@ public final class Consume {
         consumer.setNamesrvAddr(args.text("namesrv"));
         consumer.setInstanceName("consume-" + ProcessHandle.current().pid());
         consumer.setPollNameServerInterval(args.number("poll", 30000));
+        consumer.setMqClientApiTimeout(20000); // routes and offsets, on a busy machine
         consumer.setPersistConsumerOffsetInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args.text("topic"), args.text("sub", "*"));
@@ -58,6 +59,7 @@ public final class Consume {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(args.text("group"));
         consumer.setNamesrvAddr(args.text("namesrv"));
         consumer.setInstanceName("pull-" + ProcessHandle.current().pid());
+        consumer.setMqClientApiTimeout(20000);
         consumer.setPollNameServerInterval(args.number("poll", 30000));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(args.text("topic"), args.text("sub", "*"));
