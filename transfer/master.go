@@ -116,9 +116,6 @@ func (m *Master) Addr() netip.AddrPort { return m.addr }
 // Ring holds the answers that wait for this master's disk and slaves. The store's flush callback must call its Advance.
 func (m *Master) Ring() *Ring { return m.ring }
 
-// NeedsReplica says whether a write waits for slaves at all under the rule in force.
-func (m *Master) NeedsReplica() bool { return m.rules.Need > 0 }
-
 // Admit says what becomes of a write whose sender waits for slaves: Success, it gets a ticket; SlaveNotAvailable, fewer
 // slaves are usable than are needed, and it is to be stored and answered so at once, without a ticket.
 func (m *Master) Admit() codec.ResponseCode {
