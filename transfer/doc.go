@@ -18,8 +18,8 @@
 //
 // # Goroutines
 //
-// A Master owns: the one that accepts; gnet's event loop, which reads the reports and ends connections; for each slave a
-// writer; the expirer, which sleeps until the oldest ticket's clock runs out; the housekeeper, which ends sessions of dead
+// A session's connection lives on an event loop of the host given to [Master.Serve], the clients' or one of the master's own, which
+// reads the reports and ends it. A Master owns: the goroutine that accepts; for each slave a writer; the expirer, which sleeps until the oldest ticket's clock runs out; the housekeeper, which ends sessions of dead
 // slaves. The sending side of a session belongs to whoever holds its lock: the writer, or an appender in NotifyAppended that
 // finds it free. A Slave owns one goroutine. Close ends all of them and waits. A Ring has none: it drains on the goroutines that
 // call it, one at a time, and none ever waits for another.
