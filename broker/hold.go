@@ -31,7 +31,6 @@ func (h *holds) add(p *pull) {
 		p.st.loop.Post(p)
 		return
 	}
-	p.held = true
 	h.queues[p.queue] = append(h.queues[p.queue], p)
 	heap.Push(&h.due, p)
 	id := p.conn.ID()
@@ -120,7 +119,6 @@ func (h *holds) drop(conn uint64) {
 
 // forget needs mu.
 func (h *holds) forget(p *pull) {
-	p.held = false
 	id := p.conn.ID()
 	if delete(h.conns[id], p); len(h.conns[id]) == 0 {
 		delete(h.conns, id)

@@ -28,9 +28,8 @@ type pull struct {
 	owed     bool  // Conn.Begin was called: the answer comes in a later turn
 	warm     bool  // the data was just brought into memory
 
-	held    bool // in holds; guarded by its lock
-	index   int  // place in the deadline heap; guarded by its lock
-	expired bool
+	index   int  // place in the deadline heap of holds; guarded by its lock
+	expired bool // the hold is over: answer in any case
 }
 
 // suggestion is which broker id a client is sent to: near for a consumer that keeps up, far for one that is far behind.
@@ -47,7 +46,6 @@ const (
 	pullMaxCount  = 32
 	pullMaxBytes  = 256 << 10
 	pullMaxScan   = 800 // units looked at
-	unitSize      = 20
 	ramShareInUse = 0.4 // of the machine's memory: a consumer further behind than this reads from disk
 )
 
