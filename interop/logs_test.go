@@ -65,8 +65,6 @@ type piece struct {
 	record *codec.Record // nil for a filler
 }
 
-var errStop = errors.New("stop")
-
 // walk hands out each piece in order and returns the offset after the last one. A log that starts inside a segment (a slave's whose
 // first bytes were never sent) is refused: no store begins like that.
 func (l logDir) walk(each func(piece) error) (end int64, err error) {

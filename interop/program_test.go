@@ -81,15 +81,6 @@ func (p program) sums() map[string]uint32 {
 	return all
 }
 
-func (p program) ready() bool {
-	for _, l := range p.lines() {
-		if l.Ready {
-			return true
-		}
-	}
-	return false
-}
-
 // produce runs a producer to its end; every message must be stored. It returns checksums by message id.
 func (s *site) produce(client, topic string, count, size int, more ...string) map[string]uint32 {
 	s.t.Helper()

@@ -29,7 +29,6 @@ type session struct {
 	// Event loop only.
 	partial  [codec.HAReportSize]byte
 	have     int
-	closing  error // why this side ends it
 	reported bool
 
 	wake  chan struct{} // one slot: look again
