@@ -75,8 +75,9 @@ func Start(s *settings.Settings, log *zap.Logger) (*Broker, error) {
 	b := &Broker{set: s, log: log, started: time.Now(), ramInUse: int64(ramShareInUse * float64(machineMemory()))}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if err := b.start(); err != nil {
-		b.release()
-		return nil, err
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return nil, errors.Join(err, b.release(ctx))
 	}
 	return b, nil
 }
@@ -210,17 +211,11 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.registrar.unregister(ctx)
 	b.holds.close()
-	if m := b.master.Load(); m != nil { // its connections live on the loops that end now
-		errs = append(errs, m.StopAccepting())
-	}
-	if err := b.server.Shutdown(ctx); err != nil {
-		errs = append(errs, fmt.Errorf("closing the remoting port: %w", err))
-	}
-	return errors.Join(append(errs, b.release())...)
+	return errors.Join(append(errs, b.release(ctx))...)
 }
 
-// release ends what start began, as far as it came, in the reverse order.
-func (b *Broker) release() error {
+// release ends what start began, as far as it came, in the reverse order. ctx bounds the answers to what is in flight.
+func (b *Broker) release(ctx context.Context) error {
 	var errs []error
 	keep := func(what string, err error) {
 		if err != nil {
@@ -231,13 +226,11 @@ func (b *Broker) release() error {
 	if s := b.slave.Load(); s != nil {
 		keep("ending the replication from the master", s.Close())
 	}
-	if m := b.master.Load(); m != nil {
+	if m := b.master.Load(); m != nil { // its connections live on the loops that end next
 		keep("closing the HA port", m.StopAccepting())
 	}
-	if b.server != nil { // after Close it has ended already
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = b.server.Shutdown(ctx)
-		cancel()
+	if b.server != nil {
+		keep("closing the remoting port", b.server.Shutdown(ctx))
 	}
 	if m := b.master.Load(); m != nil {
 		keep("ending the replication to the slaves", m.Close())

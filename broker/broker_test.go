@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"tandem/broker/settings"
 	"tandem/codec"
 )
 
@@ -167,6 +168,35 @@ func TestPipelinedSendsToANewTopicKeepTheirOrder(t *testing.T) {
 		require.Equal(t, codec.Success, got.Code, got.Remark)
 	}
 	require.Equal(t, want, b.consumed("New", 0, 100))
+}
+
+func TestSendsThatWishANewTopicDifferentlyAreAnsweredEachForItself(t *testing.T) {
+	b := startBroker(t, nil)
+	c, err := net.Dial("tcp", b.addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	var frames []byte
+	for i, model := range []string{"nosuch", "TBW102", "nosuch"} {
+		cmd := codec.NewRequest(codec.ReqSendMessageV2, with(sendHeader("Wish", 0, ""), "c", model), []byte("x"))
+		cmd.Opaque = int32(i)
+		frames = codec.AppendFrame(frames, cmd)
+	}
+	_, err = c.Write(frames)
+	require.NoError(t, err)
+	codes := map[int32]codec.ResponseCode{}
+	for range 3 {
+		got := readFrame(t, c)
+		codes[got.Opaque] = got.Code
+	}
+	require.Equal(t, map[int32]codec.ResponseCode{0: codec.TopicNotExist, 1: codec.Success, 2: codec.TopicNotExist}, codes)
+}
+
+func TestABrokerIP1ThatIsNotFoundStopsTheStart(t *testing.T) {
+	set, _, err := settings.Load("", map[string]string{"brokerName": "b1", "brokerIP1": "no-such-host.invalid", "storePathRootDir": t.TempDir()})
+	require.NoError(t, err)
+	_, err = Start(set, nil)
+	require.ErrorIs(t, err, settings.ErrBadValue)
+	require.ErrorContains(t, err, "brokerIP1=no-such-host.invalid")
 }
 
 func TestATopicWithMessagesOutlivesTheLossOfItsTable(t *testing.T) {

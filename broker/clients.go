@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -79,7 +80,7 @@ func (b *Broker) consumerHeartbeat(d *codec.ConsumerData, c client) answer {
 	if !known {
 		return failed(codec.SubscriptionGroupNotExist, "group "+d.GroupName+" does not exist on broker "+b.set.BrokerName)
 	}
-	b.ensureRetryTopic(cfg)
+	b.ensureRetryTopic(cfg, c)
 	if b.clients.addConsumer(d, c) && cfg.NotifyConsumerIDsChangedEnable {
 		b.clients.notify(d.GroupName)
 	}
@@ -103,7 +104,7 @@ func (b *Broker) group(name []byte) (codec.SubscriptionGroup, bool) {
 }
 
 // ensureRetryTopic creates the topic that a consumer group's retries go to, as RocketMQ does with the first heartbeat.
-func (b *Broker) ensureRetryTopic(cfg codec.SubscriptionGroup) {
+func (b *Broker) ensureRetryTopic(cfg codec.SubscriptionGroup, c client) {
 	if b.isSlave() || tables.ValidateTopic(tables.RetryPrefix+cfg.GroupName) != nil {
 		return
 	}
@@ -111,21 +112,8 @@ func (b *Broker) ensureRetryTopic(cfg codec.SubscriptionGroup) {
 	if _, known := b.topics.Get(name); known {
 		return
 	}
-	b.unsaved.Store(name, true)
-	if !b.pool.Try(func() { b.makeRetryTopic(name, max(cfg.RetryQueueNums, 1)) }) {
-		b.unsaved.Delete(name) // the next heartbeat tries again
-	}
-}
-
-// makeRetryTopic makes and saves it. Pool only.
-func (b *Broker) makeRetryTopic(name string, queues int32) {
-	b.topics.Ensure(ownTopic(name, queues))
-	if err := b.topics.Persist(); err != nil {
-		b.log.Error("a retry topic could not be saved, the next round tries again", zap.String("topic", name), zap.Error(err))
-		return
-	}
-	b.unsaved.Delete(name)
-	b.topicsChanged()
+	// A pool that is full makes nothing: the next heartbeat tries again.
+	b.pool.Try(func() { b.makeTopic(topicWish{name: name, queues: cfg.RetryQueueNums, own: true}, c.conn) })
 }
 
 func (cs *clients) addProducer(group string, c client) {
@@ -383,19 +371,8 @@ func connections(members map[uint64]*client) []codec.Connection {
 		all = append(all, codec.Connection{ClientID: m.id, ClientAddr: m.conn.RemoteAddr().String(),
 			Language: codec.LanguageName(m.language), Version: m.version})
 	}
-	slices.SortFunc(all, func(x, y codec.Connection) int { return compareText(x.ClientID+x.ClientAddr, y.ClientID+y.ClientAddr) })
+	slices.SortFunc(all, func(x, y codec.Connection) int { return cmp.Compare(x.ClientID+x.ClientAddr, y.ClientID+y.ClientAddr) })
 	return all
-}
-
-func compareText(x, y string) int {
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	default:
-		return 0
-	}
 }
 
 func (b *Broker) topicGroups(r *request) answer {

@@ -8,7 +8,6 @@ import (
 
 	"tandem/broker/tables"
 	"tandem/codec"
-	"tandem/commitlog"
 	"tandem/engine"
 )
 
@@ -20,7 +19,7 @@ type topicWish struct {
 	name   string
 	model  string // the default topic the client named
 	queues int32
-	own    bool // the broker's own idea: one queue, whatever the model
+	own    bool // the broker's own idea: queues as asked, at least one, whatever the model
 }
 
 // makingTopic is a topic being made for one loop, with the sends that wait for it in their order.
@@ -34,7 +33,7 @@ type makingTopic struct {
 
 // createTopic keeps the send until its topic was made on the pool, which may wait for the disk.
 func (st *loopState) createTopic(c engine.Conn, v *codec.View, w topicWish) {
-	again := &sendAgain{conn: c, frame: codec.AppendFrame(nil, &codec.Command{
+	again := &sendAgain{conn: c, wish: w, frame: codec.AppendFrame(nil, &codec.Command{
 		Code: v.Code, Language: v.Language, Version: v.Version, Opaque: v.Opaque, Flag: v.Flag, Serialize: v.Serialize, Ext: v.Ext(), Body: v.Body})}
 	c.Begin()
 	if m := st.making[w.name]; m != nil {
@@ -53,16 +52,17 @@ func (st *loopState) createTopic(c engine.Conn, v *codec.View, w topicWish) {
 	m.RunOnLoop(st.loop)
 }
 
-// RunOnLoop takes the sends that waited, or says why there is no topic for them.
+// RunOnLoop takes the sends that waited, or says why there is no topic for them; one that wished for it differently tries for itself.
 func (m *makingTopic) RunOnLoop(*engine.Loop) {
 	delete(m.st.making, m.wish.name)
 	for _, a := range m.waiting {
 		a.conn.End()
 		var v codec.View
-		if err := v.Parse(a.frame); err != nil {
-			m.code, m.remark = codec.SystemError, "the request could not be read again: "+err.Error()
+		if err := v.Parse(a.frame); err != nil { // it was read once already
+			m.st.b.log.Error("a send that waited for its topic cannot be read again", zap.Error(err))
+			continue
 		}
-		if m.code == codec.Success {
+		if m.code == codec.Success || a.wish != m.wish {
 			m.st.onSend(a.conn, &v)
 		} else if !a.conn.Closed() {
 			m.st.refuse(a.conn, &v, m.code, m.remark)
@@ -73,6 +73,7 @@ func (m *makingTopic) RunOnLoop(*engine.Loop) {
 // sendAgain is a send that waits for its topic.
 type sendAgain struct {
 	conn  engine.Conn
+	wish  topicWish
 	frame []byte
 }
 
@@ -86,7 +87,7 @@ func (b *Broker) makeTopic(w topicWish, c engine.Conn) (codec.ResponseCode, stri
 			" and may not be created by a send (autoCreateTopicEnable, or the default topic " + w.model + ")"
 	}
 	if created {
-		b.log.Info("topic created by a send", zap.String("topic", w.name), zap.Int32("queues", cfg.WriteQueueNums), zap.Stringer("client", c.RemoteAddr()))
+		b.log.Info("topic created for a client", zap.String("topic", w.name), zap.Int32("queues", cfg.WriteQueueNums), zap.Stringer("client", c.RemoteAddr()))
 	}
 	if err := b.topics.Persist(); err != nil {
 		b.log.Error("a new topic could not be saved", zap.String("topic", w.name), zap.Error(err))
@@ -99,7 +100,7 @@ func (b *Broker) makeTopic(w topicWish, c engine.Conn) (codec.ResponseCode, stri
 
 func (b *Broker) ensureTopic(w topicWish) (cfg codec.TopicConfig, created, ok bool) {
 	if w.own {
-		cfg, created = b.topics.Ensure(ownTopic(w.name, 1))
+		cfg, created = b.topics.Ensure(ownTopic(w.name, max(w.queues, 1)))
 		return cfg, created, true
 	}
 	return b.topics.EnsureDefault(w.name, w.model, w.queues, tables.CreateRules{AutoCreate: b.set.AutoCreateTopicEnable})
@@ -122,7 +123,7 @@ func (b *Broker) restoreTopics() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if _, known := b.topics.Get(name); known || tables.IsSystemTopic(name) || tables.ValidateTopic(name) != nil || !commitlog.ValidTopic(name) {
+		if _, known := b.topics.Get(name); known || tables.IsSystemTopic(name) || tables.ValidateTopic(name) != nil {
 			continue
 		}
 		b.topics.Put(ownTopic(name, min(found[name], maxQueues)))

@@ -20,14 +20,14 @@ func (r *request) text(name string) string { return r.cmd.Ext[name] }
 
 // number is a header field as a number; ok is false if it is absent or none.
 func (r *request) number(name string) (n int64, ok bool) {
-	n, err := strconv.ParseInt(r.cmd.Ext[name], 10, 64)
+	n, err := codec.FieldInt64(r.cmd.Ext, name)
 	return n, err == nil
 }
 
 // int32 is number for the protocol's Integer fields.
 func (r *request) int32(name string) (n int32, ok bool) {
-	v, err := strconv.ParseInt(r.cmd.Ext[name], 10, 32)
-	return int32(v), err == nil
+	v, err := codec.FieldInt32(r.cmd.Ext, name)
+	return v, err == nil
 }
 
 // answer is what a handler says: a code, a remark, header fields and a body.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"container/heap"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -79,7 +80,10 @@ func (h *holds) expire(now int64) {
 	var over []*pull
 	h.mu.Lock()
 	for len(h.due) > 0 && h.due[0].deadline <= now {
-		over = append(over, h.takeFirst())
+		p := h.due[0]
+		p.expired = true
+		h.leave(p)
+		over = append(over, p)
 	}
 	h.mu.Unlock()
 	post(over)
@@ -87,14 +91,10 @@ func (h *holds) expire(now int64) {
 
 // close ends all holds, those to come included.
 func (h *holds) close() {
-	var over []*pull
 	h.mu.Lock()
 	h.closed = true
-	for len(h.due) > 0 {
-		over = append(over, h.takeFirst())
-	}
 	h.mu.Unlock()
-	post(over)
+	h.expire(math.MaxInt64)
 }
 
 // drop lets go of a closed connection's pulls.
@@ -105,16 +105,19 @@ func (h *holds) drop(conn uint64) {
 	var over []*pull
 	h.mu.Lock()
 	for p := range h.conns[conn] {
-		heap.Remove(&h.due, p.index)
-		h.unqueue(p)
+		h.leave(p)
 		over = append(over, p)
 	}
-	for _, p := range over {
-		h.forget(p)
-	}
-	h.n.Add(-int64(len(over)))
 	h.mu.Unlock()
 	post(over)
+}
+
+// leave takes one pull out. Needs mu.
+func (h *holds) leave(p *pull) {
+	heap.Remove(&h.due, p.index)
+	h.forget(p)
+	h.unqueue(p)
+	h.n.Add(-1)
 }
 
 // forget needs mu.
@@ -123,16 +126,6 @@ func (h *holds) forget(p *pull) {
 	if delete(h.conns[id], p); len(h.conns[id]) == 0 {
 		delete(h.conns, id)
 	}
-}
-
-// takeFirst needs mu.
-func (h *holds) takeFirst() *pull {
-	p := heap.Pop(&h.due).(*pull)
-	p.expired = true
-	h.forget(p)
-	h.unqueue(p)
-	h.n.Add(-1)
-	return p
 }
 
 // unqueue needs mu.

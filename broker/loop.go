@@ -2,6 +2,7 @@ package broker
 
 import (
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -102,7 +103,7 @@ func (st *loopState) remember(cfg codec.TopicConfig) *topicEntry {
 		cfg:       cfg,
 		queues:    make([]*commitlog.Queue, queueCount(cfg)),
 		forbidden: tables.ForbiddenToSend(cfg.TopicName),
-		retry:     hasPrefix(cfg.TopicName, tables.RetryPrefix),
+		retry:     strings.HasPrefix(cfg.TopicName, tables.RetryPrefix),
 	}
 	st.topics[cfg.TopicName] = e
 	return e
@@ -127,8 +128,6 @@ func queueCount(cfg codec.TopicConfig) int32 {
 	}
 	return min(max(cfg.ReadQueueNums, cfg.WriteQueueNums, 0), maxQueues)
 }
-
-func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
 
 // topicsChanged makes every loop look topics up again, and tells the name servers.
 func (b *Broker) topicsChanged() {

@@ -1,10 +1,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -40,18 +40,19 @@ type masterPeer struct {
 
 func newMasterPeer(b *Broker) *masterPeer { return &masterPeer{b: b} }
 
-// learn takes a name server's word. An empty word changes nothing: the master may be gone for a moment only. Another master is followed at
-// once, after the same checks as the first.
+// places is where the master's log and its remoting port are, as set or else as told; "" where neither is known. Needs mu.
+func (p *masterPeer) places() (ha, master string) {
+	return cmp.Or(p.b.set.HaMasterAddress, p.ha), cmp.Or(p.b.set.MasterAddr, p.master)
+}
+
+// learn takes a name server's word. An empty word changes nothing: the master may be gone for a moment only. If it changes where the master
+// is, that one is followed at once, after the same checks as the first.
 func (p *masterPeer) learn(master, ha string) {
 	p.mu.Lock()
-	changed := master != "" && master != p.master || ha != "" && ha != p.ha
-	first := p.master == "" && p.ha == ""
-	if master != "" {
-		p.master = master
-	}
-	if ha != "" {
-		p.ha = ha
-	}
+	oldHA, oldMaster := p.places()
+	p.master, p.ha = cmp.Or(master, p.master), cmp.Or(ha, p.ha)
+	newHA, newMaster := p.places()
+	changed := newHA != oldHA || newMaster != oldMaster
 	if changed {
 		p.fits = ""
 	}
@@ -59,8 +60,8 @@ func (p *masterPeer) learn(master, ha string) {
 	if !changed {
 		return
 	}
-	p.b.log.Info("the name servers know the master", zap.String("master", master), zap.String("ha", ha))
-	if s := p.b.slave.Load(); s != nil && (first || p.b.set.HaMasterAddress == "") {
+	p.b.log.Info("the name servers know the master", zap.String("master", newMaster), zap.String("ha", newHA))
+	if s := p.b.slave.Load(); s != nil {
 		s.MasterChanged()
 	}
 }
@@ -79,35 +80,25 @@ func (p *masterPeer) known() bool {
 
 // HAAddr is where the log comes from.
 func (p *masterPeer) HAAddr(context.Context) (string, error) {
-	if a := p.b.set.HaMasterAddress; a != "" {
-		return a, nil
-	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ha == "" {
+	ha, _ := p.places()
+	p.mu.Unlock()
+	if ha == "" {
 		return "", fmt.Errorf("%w: no name server (namesrvAddr=%s) knows a master of brokerName=%s, and haMasterAddress is not set",
 			transfer.ErrNoMaster, p.b.set.NamesrvAddr, p.b.set.BrokerName)
 	}
-	return p.ha, nil
+	return ha, nil
 }
 
-// remoting is where the master answers requests: as set, as told, or one port below a configured HA address.
+// remoting is where the master answers requests.
 func (p *masterPeer) remoting() (string, error) {
-	if a := p.b.set.MasterAddr; a != "" {
-		return a, nil
-	}
 	p.mu.Lock()
-	told := p.master
+	_, master := p.places()
 	p.mu.Unlock()
-	if told != "" {
-		return told, nil
+	if master == "" {
+		return "", fmt.Errorf("%w: its remoting address is not known; set masterAddr, or namesrvAddr", transfer.ErrNoMaster)
 	}
-	if host, port, err := net.SplitHostPort(p.b.set.HaMasterAddress); err == nil {
-		if n, err := strconv.Atoi(port); err == nil {
-			return net.JoinHostPort(host, strconv.Itoa(n-1)), nil
-		}
-	}
-	return "", fmt.Errorf("%w: its remoting address is not known; set masterAddr, or namesrvAddr", transfer.ErrNoMaster)
+	return master, nil
 }
 
 // call asks the master; an answer other than success is a *refusal.

@@ -135,7 +135,7 @@ func (b *Broker) pullFilter(h *codec.PullHeader) (tagFilter, codec.ResponseCode,
 
 // serve answers the pull if there is anything to say, and holds it otherwise.
 func (p *pull) serve() {
-	st, b := p.st, p.st.b
+	b := p.st.b
 	lowest, highest := p.queue.MinOffset(), p.queue.MaxOffset()
 	code, next, remark := p.place(lowest, highest)
 	if code == codec.Success {
@@ -150,7 +150,6 @@ func (p *pull) serve() {
 	}
 	p.answer(code, remark, next, lowest, highest)
 	b.counters.pulls.Add(1)
-	st.release()
 }
 
 // place compares the asked offset with the queue's bounds. Success: there is something to look at.

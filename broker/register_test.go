@@ -114,3 +114,16 @@ func TestASlaveTakesTablesOnlyFromTheMasterWhoseLogItFollows(t *testing.T) {
 	require.GreaterOrEqual(t, other.master.Load().Status().Refused, rounds)
 	require.Equal(t, []string{"x"}, s.consumed("T", 0, 1))
 }
+
+func TestSetAddressesOfTheMasterWinOverWhatNameServersSay(t *testing.T) {
+	m := startBroker(t, nil)
+	s := startSlave(t, m, "1", map[string]string{"masterAddr": ""}) // one below the HA port, unless set
+	following := func() bool { return s.peer.checked() == m.addr && s.slave.Load().Status().State == transfer.Transfer }
+	require.Eventually(t, following, 10*time.Second, 5*time.Millisecond)
+	sessions := s.slave.Load().Status().Sessions
+	s.peer.learn("127.0.0.1:1", "127.0.0.1:2")
+	require.Equal(t, codec.Success, m.send("Later", 0, "", "x").Code)
+	require.Eventually(t, func() bool { _, known := s.topics.Get("Later"); return known && following() }, 10*time.Second, 5*time.Millisecond,
+		"the slave stays with the master that was set, and keeps taking over its tables")
+	require.Equal(t, sessions, s.slave.Load().Status().Sessions)
+}

@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"tandem/broker/tables"
 	"tandem/codec"
@@ -217,7 +218,7 @@ func (st *loopState) encode(s *send, h *codec.SendHeader, topic string, body []b
 
 // encodeBatch makes one full record of each row. All of the batch shares queue, times and hosts.
 func (st *loopState) encodeBatch(s *send, rec *codec.Record, rows []byte, remark *string) codec.ResponseCode {
-	if hasPrefix(string(rec.Topic), tables.RetryPrefix) {
+	if strings.HasPrefix(string(rec.Topic), tables.RetryPrefix) {
 		*remark = "a batch may not be sent to a retry topic"
 		return codec.MessageIllegal
 	}

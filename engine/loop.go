@@ -135,6 +135,11 @@ func (l *Loop) drain() {
 		return
 	}
 	l.armed, l.inside = false, true
+	l.runQueue()
+}
+
+// runQueue runs what is posted and ends the time in which posting needs no wake-up. It takes over the lock on mu and gives it up.
+func (l *Loop) runQueue() {
 	l.takeLocked()
 	l.mu.Unlock()
 	l.runBatch()
@@ -142,7 +147,13 @@ func (l *Loop) drain() {
 		l.drainLast()
 		return
 	}
-	l.outside()
+	l.mu.Lock()
+	l.inside = false
+	if len(l.queue) > 0 && !l.armed {
+		l.wakeUp()
+		return
+	}
+	l.mu.Unlock()
 }
 
 // enter begins a turn for an event. What is posted until leave, by the turn itself above all, needs no wake-up.
@@ -161,25 +172,7 @@ func (l *Loop) leave() {
 		l.mu.Unlock()
 		return
 	}
-	l.takeLocked()
-	l.mu.Unlock()
-	l.runBatch()
-	if l.ending {
-		l.drainLast()
-		return
-	}
-	l.outside()
-}
-
-// outside ends the time in which posting needs no wake-up.
-func (l *Loop) outside() {
-	l.mu.Lock()
-	l.inside = false
-	if len(l.queue) > 0 && !l.armed {
-		l.wakeUp()
-		return
-	}
-	l.mu.Unlock()
+	l.runQueue()
 }
 
 // drainLast empties the queue for good: what is posted from here on goes to drainLate.
