@@ -13,12 +13,13 @@ import (
 
 // memoryConn is a connection that keeps what is written to it.
 type memoryConn struct {
-	out []byte
-	ctx any
+	out    []byte
+	ctx    any
+	remote netip.AddrPort
 }
 
 func (c *memoryConn) ID() uint64                          { return 1 }
-func (c *memoryConn) RemoteAddr() netip.AddrPort          { return netip.MustParseAddrPort("127.0.0.1:40000") }
+func (c *memoryConn) RemoteAddr() netip.AddrPort          { return c.remote }
 func (c *memoryConn) LocalAddr() netip.AddrPort           { return netip.MustParseAddrPort("127.0.0.1:10911") }
 func (c *memoryConn) Loop() *engine.Loop                  { return nil }
 func (c *memoryConn) Context() any                        { return c.ctx }
@@ -46,7 +47,7 @@ func newSendRig(tb testing.TB, b *Broker, form codec.Serialize, size int) *sendR
 	st := &loopState{b: b, topics: map[string]*topicEntry{}, units: make([]commitlog.Unit, 256)}
 	st.answer.st = st
 	st.unwritten.Store(noneUnwritten)
-	return &sendRig{st: st, conn: &memoryConn{}, frame: codec.AppendFrame(nil, cmd)}
+	return &sendRig{st: st, conn: &memoryConn{remote: netip.MustParseAddrPort("127.0.0.1:40000")}, frame: codec.AppendFrame(nil, cmd)}
 }
 
 // turn takes n sends as one read event would bring them.

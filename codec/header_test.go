@@ -481,3 +481,37 @@ func TestCodeAndLanguageNames(t *testing.T) {
 	}
 	require.Equal(t, "OTHER", LanguageName(200))
 }
+
+// readAll is what a view says of a header: its fields, and all that extFields hold.
+type readAll struct {
+	Code, Version, Opaque, Flag int32
+	Language                    byte
+	Remark, Span                string
+	Ext                         map[string]string
+}
+
+func readView(v *View) readAll {
+	return readAll{v.Code, v.Version, v.Opaque, v.Flag, v.Language, v.Remark(), string(v.ext), v.Ext()}
+}
+
+func FuzzTheQuickWayReadsAHeaderAsTheThoroughOneDoes(f *testing.F) {
+	for _, header := range []string{
+		`{"code":310,"extFields":{"a":"PG1","b":"T","e":"0","i":"KEYS\u0001k\u0002WAIT\u0001true\u0002"},"flag":0,"language":"JAVA","opaque":136,"serializeTypeCurrentRPC":"JSON","version":407}`,
+		`{"code":10,"extFields":{"topic":"T\"","x":"\\"},"flag":2,"language":"GO","opaque":2147483647,"serializeTypeCurrentRPC":"JSON","version":0}`,
+		`{"code":35,"flag":0,"language":"JAVA","opaque":2147483648,"serializeTypeCurrentRPC":"JSON","version":407}`,
+		`{"code":35,"extFields":{},"flag":0,"language":"JAVA","opaque":00000000001,"serializeTypeCurrentRPC":"JSON","version":407}`,
+		`{"code":35,"extFields":{"":"","n":null},"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":407}`,
+		`{"code":35,"extFields":{"a":"1" ,"b":2},"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	} {
+		f.Add([]byte(header))
+	}
+	f.Fuzz(func(t *testing.T, header []byte) {
+		quick := View{header: header, Language: LanguageJava}
+		if !quick.parseUsual(header) {
+			return
+		}
+		thorough := View{header: header}
+		require.NoError(t, thorough.parseAny(header))
+		require.Equal(t, readView(&thorough), readView(&quick))
+	})
+}

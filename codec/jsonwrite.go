@@ -1,12 +1,41 @@
 package codec
 
-import "unicode/utf8"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 const hexDigits = "0123456789abcdef"
 
 // appendJSONString appends s as a JSON string. Only what JSON asks for is
 // escaped; bytes that are no UTF-8 become U+FFFD.
 func appendJSONString[T ~string | ~[]byte](dst []byte, s T) []byte {
+	n := len(dst) + 1
+	dst = append(append(append(dst, '"'), s...), '"')
+	if plainJSON(dst[n : n+len(s)]) {
+		return dst
+	}
+	return appendEscapedString(dst[:n-1], s)
+}
+
+// plainJSON tells whether text can stand between quotes as it is, or perhaps not.
+func plainJSON(b []byte) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	var bad uint64
+	for ; len(b) >= 8; b = b[8:] {
+		w := binary.LittleEndian.Uint64(b)
+		low := (w - ones*' ') &^ w // top bit: below the blank, or a borrow from one that is
+		bad |= (low | w | zeroByte(w^ones*'"') | zeroByte(w^ones*'\\')) & tops
+	}
+	for _, c := range b {
+		if c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return bad == 0
+}
+
+func appendEscapedString[T ~string | ~[]byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	plain := 0 // start of the run not written yet
 	for i := 0; i < len(s); {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 const upperHex = "0123456789ABCDEF"
@@ -20,8 +21,11 @@ func AppendMessageID(dst []byte, host netip.AddrPort, off int64) []byte {
 	var raw [28]byte
 	b := appendHost(raw[:0], host)
 	b = binary.BigEndian.AppendUint64(b, uint64(off))
-	for _, c := range b {
-		dst = append(dst, upperHex[c>>4], upperHex[c&15])
+	n := len(dst)
+	dst = slices.Grow(dst, 2*len(b))[:n+2*len(b)]
+	for i, c := range b {
+		out := dst[n+2*i:][:2]
+		out[0], out[1] = upperHex[c>>4], upperHex[c&15]
 	}
 	return dst
 }

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // Magic numbers of a commit-log entry (Apache class MessageVersion and CommitLog).
@@ -111,30 +112,36 @@ func (r *Record) Append(dst []byte) []byte {
 	if r.StoreHost.Addr().Is6() {
 		sysFlag |= SysStoreV6
 	}
-	dst = be.AppendUint32(dst, uint32(r.Size()))
-	dst = be.AppendUint32(dst, uint32(magic))
-	dst = be.AppendUint32(dst, BodyCRC(r.Body))
-	dst = be.AppendUint32(dst, uint32(r.QueueID))
-	dst = be.AppendUint32(dst, uint32(r.Flag))
-	dst = be.AppendUint64(dst, uint64(r.QueueOffset))
-	dst = be.AppendUint64(dst, uint64(r.PhysicalOffset))
-	dst = be.AppendUint32(dst, uint32(sysFlag))
-	dst = be.AppendUint64(dst, uint64(r.BornTimestamp))
-	dst = appendHost(dst, r.BornHost)
-	dst = be.AppendUint64(dst, uint64(r.StoreTimestamp))
-	dst = appendHost(dst, r.StoreHost)
-	dst = be.AppendUint32(dst, uint32(r.ReconsumeTimes))
-	dst = be.AppendUint64(dst, uint64(r.PreparedTransactionOffset))
-	dst = be.AppendUint32(dst, uint32(len(r.Body)))
-	dst = append(dst, r.Body...)
+	size, n := r.Size(), len(dst)
+	dst = slices.Grow(dst, size)[:n+size]
+	b := dst[n:]
+	be.PutUint32(b, uint32(size))
+	be.PutUint32(b[recMagic:], uint32(magic))
+	be.PutUint32(b[recBodyCRC:], BodyCRC(r.Body))
+	be.PutUint32(b[recQueueID:], uint32(r.QueueID))
+	be.PutUint32(b[recFlag:], uint32(r.Flag))
+	be.PutUint64(b[recQueueOffset:], uint64(r.QueueOffset))
+	be.PutUint64(b[recPhysical:], uint64(r.PhysicalOffset))
+	be.PutUint32(b[recSysFlag:], uint32(sysFlag))
+	be.PutUint64(b[recBornTime:], uint64(r.BornTimestamp))
+	b = b[recBornHost+putHost(b[recBornHost:], r.BornHost):]
+	be.PutUint64(b, uint64(r.StoreTimestamp))
+	b = b[8+putHost(b[8:], r.StoreHost):]
+	be.PutUint32(b, uint32(r.ReconsumeTimes))
+	be.PutUint64(b[4:], uint64(r.PreparedTransactionOffset))
+	be.PutUint32(b[12:], uint32(len(r.Body)))
+	b = b[16+copy(b[16:], r.Body):]
 	if magic == MagicV2 {
-		dst = be.AppendUint16(dst, uint16(len(r.Topic)))
+		be.PutUint16(b, uint16(len(r.Topic)))
+		b = b[2:]
 	} else {
-		dst = append(dst, byte(len(r.Topic)))
+		b[0] = byte(len(r.Topic))
+		b = b[1:]
 	}
-	dst = append(dst, r.Topic...)
-	dst = be.AppendUint16(dst, uint16(len(r.Properties)))
-	return append(dst, r.Properties...)
+	b = b[copy(b, r.Topic):]
+	be.PutUint16(b, uint16(len(r.Properties)))
+	copy(b[2:], r.Properties)
+	return dst
 }
 
 func (r *Record) isV2() bool { return r.Magic == MagicV2 || len(r.Topic) > maxTopicV1 }
@@ -145,6 +152,11 @@ func BodyCRC(body []byte) uint32 { return crc32.ChecksumIEEE(body) & math.MaxInt
 func appendHost(dst []byte, host netip.AddrPort) []byte {
 	dst = appendIP(dst, host.Addr())
 	return binary.BigEndian.AppendUint32(dst, uint32(host.Port()))
+}
+
+// putHost writes an address and its port to the start of b and returns how many bytes that took.
+func putHost(b []byte, host netip.AddrPort) int {
+	return len(appendHost(b[:0], host))
 }
 
 // appendIP writes 16 bytes for an IPv6 address, 4 for anything else.

@@ -1,9 +1,9 @@
 package codec
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -22,9 +22,13 @@ type scanner struct {
 // quotes, of anything else as it stands.
 type token struct {
 	raw     []byte
+	from    uint32 // where raw begins in the scanned text
 	kind    tokenKind
 	escaped bool // a string with backslashes: raw must go through appendUnescaped
 }
+
+// span is where the token lies in the scanned text.
+func (t *token) span() span { return span{t.from, t.from + uint32(len(t.raw))} }
 
 type tokenKind byte
 
@@ -45,6 +49,14 @@ func isSpace(c byte) bool { return c <= ' ' && (c == ' ' || c == '\n' || c == '\
 
 // take consumes c after white space, and says whether it stood there.
 func (s *scanner) take(c byte) bool {
+	if s.i < len(s.b) && s.b[s.i] == c { // there hardly ever is white space
+		s.i++
+		return true
+	}
+	return s.takeLater(c)
+}
+
+func (s *scanner) takeLater(c byte) bool {
 	s.skipSpace()
 	if s.i < len(s.b) && s.b[s.i] == c {
 		s.i++
@@ -89,7 +101,7 @@ func (s *scanner) quoted(quote byte) (token, bool) {
 		}
 		if s.b[i] == quote {
 			s.i = i + 1
-			return token{raw: s.b[start:i], kind: tokenString, escaped: escaped}, true
+			return token{raw: s.b[start:i], from: uint32(start), kind: tokenString, escaped: escaped}, true
 		}
 		escaped = true
 		if i += 2; i > len(s.b) {
@@ -149,9 +161,9 @@ func (s *scanner) scalar() (token, bool) {
 		return token{}, false
 	}
 	if raw[0] == 'n' {
-		return token{raw: raw, kind: tokenNull}, true
+		return token{raw: raw, from: uint32(start), kind: tokenNull}, true
 	}
-	return token{raw: raw, kind: tokenScalar}, true
+	return token{raw: raw, from: uint32(start), kind: tokenScalar}, true
 }
 
 func isScalarByte(c byte) bool {
@@ -161,6 +173,9 @@ func isScalarByte(c byte) bool {
 func validScalar(raw []byte) bool {
 	if len(raw) == 0 {
 		return false
+	}
+	if digits(raw) == len(raw) { // what nearly all of them are
+		return true
 	}
 	switch raw[0] {
 	case 't':
@@ -240,7 +255,7 @@ func (s *scanner) nested() (token, bool) {
 			}
 			if depth == 0 {
 				s.i++
-				return token{raw: s.b[start:s.i], kind: tokenNested}, true
+				return token{raw: s.b[start:s.i], from: uint32(start), kind: tokenNested}, true
 			}
 		}
 		s.i++
@@ -252,23 +267,52 @@ func (s *scanner) nested() (token, bool) {
 // never longer than raw. An escape nobody knows stands for the character after
 // the backslash; half a surrogate pair becomes U+FFFD.
 func appendUnescaped(dst, raw []byte) []byte {
+	dst = slices.Grow(dst, len(raw)+8)
 	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 || i+1 == len(raw) {
+		dst, raw = moveRun(dst, raw)
+		if len(raw) < 2 {
 			return append(dst, raw...)
 		}
-		dst = append(dst, raw[:i]...)
 		n := 2
-		if raw[i+1] == 'u' {
+		switch {
+		case raw[1] != 'u':
+			dst = append(dst, simpleEscape(raw[1]))
+		case len(raw) >= 6 && raw[2] == '0' && raw[3] == '0' && raw[4] < '8' && isDecimal(raw[4]) && isDecimal(raw[5]):
+			dst = append(dst, (raw[4]-'0')<<4|(raw[5]-'0')) // a control character, such as those between properties
+			n = 6
+		default:
 			var r rune
-			r, n = unicodeEscape(raw[i:])
+			r, n = unicodeEscape(raw)
 			dst = utf8.AppendRune(dst, r)
-		} else {
-			dst = append(dst, simpleEscape(raw[i+1]))
 		}
-		raw = raw[i+n:]
+		raw = raw[n:]
 	}
 }
+
+// moveRun moves the bytes before the first backslash from raw to dst, which has room for them and 8 more: whole words are copied,
+// and what is too much is written over later.
+func moveRun(dst, raw []byte) (moved, rest []byte) {
+	const backslashes = 0x5c5c5c5c5c5c5c5c
+	n := len(dst)
+	out := dst[:cap(dst)]
+	for ; len(raw) >= 8; raw = raw[8:] {
+		w := binary.LittleEndian.Uint64(raw)
+		binary.LittleEndian.PutUint64(out[n:], w)
+		if hit := zeroByte(w ^ backslashes); hit != 0 {
+			k := bits.TrailingZeros64(hit) / 8
+			return out[:n+k], raw[k:]
+		}
+		n += 8
+	}
+	for len(raw) > 0 && raw[0] != '\\' {
+		out[n] = raw[0]
+		n++
+		raw = raw[1:]
+	}
+	return out[:n], raw
+}
+
+func isDecimal(c byte) bool { return c >= '0' && c <= '9' }
 
 func simpleEscape(c byte) byte {
 	switch c {
@@ -335,6 +379,9 @@ func hexDigit(c byte) int {
 
 // parseInt reads a decimal number that may have a sign and surrounding blanks.
 func parseInt(b []byte, bits uint) (int64, bool) {
+	if n, ok := shortNumber(b); ok {
+		return n, true
+	}
 	for len(b) > 0 && b[0] == ' ' {
 		b = b[1:]
 	}
@@ -361,4 +408,18 @@ func parseInt(b []byte, bits uint) (int64, bool) {
 		return -int64(n), n <= limit
 	}
 	return int64(n), n < limit
+}
+
+// shortNumber reads a number of one to nine digits and nothing else.
+func shortNumber(b []byte) (n int64, ok bool) {
+	if len(b) == 0 || len(b) > 9 {
+		return 0, false
+	}
+	for _, c := range b {
+		if c -= '0'; c > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c)
+	}
+	return n, true
 }

@@ -27,24 +27,42 @@ type SendHeader struct {
 func (h *SendHeader) Decode(v *View) error {
 	*h = SendHeader{MaxReconsumeTimes: -1, Batch: v.Code == ReqSendBatchMessage, scratch: roomFor(h.scratch, v.ext)}
 	short := v.Code == ReqSendMessageV2 || v.Code == ReqSendBatchMessage || v.Code == ReqSendReplyMessageV2
-	r := v.fields()
-	for {
-		name, value, ok := r.next()
-		if !ok {
-			break
+	if v.count >= 0 {
+		for i := range v.index[:v.count] {
+			name, value := v.index[i].tokens(v.header)
+			if short && len(name.raw) == 1 && len(value.raw) == 1 && h.setDigit(name.raw[0], value.raw[0]) {
+				continue
+			}
+			if err := h.take(name, value, short); err != nil {
+				return err
+			}
 		}
-		if value.kind == tokenNull {
-			continue
-		}
-		field := sendField(name.raw, short)
-		if err := h.set(field, value); err != nil {
-			return err
-		}
+	} else if err := h.takeAll(v.fields(), short); err != nil {
+		return err
 	}
 	if len(h.Topic) == 0 {
 		return missing("topic")
 	}
 	return nil
+}
+
+func (h *SendHeader) takeAll(r fieldReader, short bool) error {
+	for {
+		name, value, ok := r.next()
+		if !ok {
+			return nil
+		}
+		if err := h.take(name, value, short); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *SendHeader) take(name, value token, short bool) error {
+	if value.kind == tokenNull {
+		return nil
+	}
+	return h.set(sendField(name.raw, short), value)
 }
 
 // sendField is the one-letter name of a field, 0 for one that is of no use here.
@@ -87,7 +105,7 @@ func sendField(name []byte, short bool) byte {
 }
 
 func (h *SendHeader) set(field byte, value token) error {
-	var ok bool
+	ok := true
 	switch field {
 	case 'a':
 		h.ProducerGroup = h.text(value)
@@ -116,14 +134,35 @@ func (h *SendHeader) set(field byte, value token) error {
 	case 'm':
 		h.Batch = h.Batch || value.bool()
 	}
-	if !ok && isSendNumber(field) {
+	if !ok {
 		return badNumber(sendFieldName(field), value)
 	}
 	return nil
 }
 
-func isSendNumber(field byte) bool {
-	return field >= 'd' && field <= 'h' || field == 'j' || field == 'l'
+// setDigit takes a number of one digit, which most are. false: it is something else.
+func (h *SendHeader) setDigit(field, digit byte) bool {
+	n := int32(digit) - '0'
+	if n < 0 || n > 9 {
+		return false
+	}
+	switch field {
+	case 'd':
+		h.DefaultTopicQueueNums = n
+	case 'e':
+		h.QueueID = n
+	case 'f':
+		h.SysFlag = n
+	case 'h':
+		h.Flag = n
+	case 'j':
+		h.ReconsumeTimes = n
+	case 'l':
+		h.MaxReconsumeTimes = n
+	default:
+		return false
+	}
+	return true
 }
 
 func sendFieldName(field byte) string {
@@ -145,14 +184,17 @@ func sendFieldName(field byte) string {
 }
 
 func (h *SendHeader) text(value token) []byte {
+	if !value.escaped {
+		return value.raw
+	}
 	var b []byte
 	b, h.scratch = value.bytes(h.scratch)
 	return b
 }
 
-// roomFor is scratch, emptied, with room for everything ext could unescape to.
+// roomFor is scratch, emptied, with room for everything ext could unescape to and a word more (see moveRun).
 func roomFor(scratch, ext []byte) []byte {
-	if cap(scratch) < len(ext) {
+	if cap(scratch) < len(ext)+8 {
 		return make([]byte, 0, len(ext)+256)
 	}
 	return scratch[:0]

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // View is one parsed frame of the hot paths. Its slices alias the frame and
@@ -17,17 +18,35 @@ type View struct {
 	ext    []byte // JSON: the object with its braces; packed: the row of fields. nil if absent
 	remark token
 
-	// The first fields of a JSON header, so that extFields are scanned once.
-	// Beyond count the array holds what earlier frames left.
-	index [indexedFields]field
-	count int // -1: more than the index takes, scan ext again
+	// The first extFields, so that they are scanned once. Beyond count the array
+	// holds what earlier frames left.
+	header []byte // what the index points into
+	index  [indexedFields]field
+	count  int // -1: more than the index takes, scan ext again
 }
 
 // indexedFields is enough for a send with everything a client may add.
 const indexedFields = 20
 
-// field is one member of extFields.
-type field struct{ name, value token }
+// field is one member of extFields: where name and value lie in the header,
+// without their quotes.
+type field struct {
+	name, value   span
+	kind          tokenKind // of the value
+	escaped       bool      // the value is
+	escapedInName bool
+}
+
+// span is the bytes [from, to) of a header, whose length has 24 bits.
+type span struct{ from, to uint32 }
+
+func (s span) of(header []byte) []byte { return header[s.from:s.to:s.to] }
+
+func (f *field) tokens(header []byte) (name, value token) {
+	name = token{raw: f.name.of(header), from: f.name.from, kind: tokenString, escaped: f.escapedInName}
+	value = token{raw: f.value.of(header), from: f.value.from, kind: f.kind, escaped: f.escaped}
+	return name, value
+}
 
 // Parse reads a whole frame, length field included. Errors are ErrFrame and
 // ErrFrameTooLarge, with what was wrong; the View then holds nothing of use.
@@ -37,7 +56,7 @@ func (v *View) Parse(frame []byte) error {
 		return err
 	}
 	v.Code, v.Version, v.Opaque, v.Flag, v.Language = 0, 0, 0, 0, LanguageJava
-	v.Serialize, v.Body, v.ext, v.remark, v.count = s, body, nil, token{}, 0
+	v.Serialize, v.Body, v.header, v.ext, v.remark, v.count = s, body, header, nil, token{}, 0
 	if s == Binary {
 		return v.parseBinary(header)
 	}
@@ -111,6 +130,16 @@ func (t token) is(name string) bool {
 }
 
 func (v *View) parseJSON(header []byte) error {
+	if v.parseUsual(header) {
+		return nil
+	}
+	return v.parseAny(header)
+}
+
+// parseAny reads a header in any order of fields and with any white space.
+func (v *View) parseAny(header []byte) error {
+	v.Code, v.Version, v.Opaque, v.Flag, v.Language = 0, 0, 0, 0, LanguageJava
+	v.ext, v.count = nil, 0
 	s := scanner{b: header}
 	if !s.open() {
 		return v.badHeader(&s, "no object")
@@ -143,12 +172,78 @@ func (v *View) parseJSON(header []byte) error {
 	return nil
 }
 
+// parseUsual reads a request's header as fastjson, and whoever copies it, writes
+// it: these fields, in this order, without blanks. false is a header that is
+// written otherwise or is bad.
+func (v *View) parseUsual(b []byte) bool {
+	l := literals{b: b}
+	v.Code = l.number(`{"code":`)
+	if l.skip(`,"extFields":{`) {
+		start := l.i - 1
+		l.i = v.indexPlain(b, l.i)
+		if !l.skip(`}`) {
+			return false
+		}
+		v.ext = b[start:l.i]
+	}
+	v.Flag = l.number(`,"flag":`)
+	if !l.skip(`,"language":"JAVA"`) {
+		if !l.skip(`,"language":"GO"`) {
+			return false
+		}
+		v.Language = LanguageGo
+	}
+	v.Opaque = l.number(`,"opaque":`)
+	l.bad = l.bad || !l.skip(`,"serializeTypeCurrentRPC":"JSON"`)
+	v.Version = l.number(`,"version":`)
+	return !l.bad && l.skip(`}`) && l.i == len(b)
+}
+
+// literals compares text piece by piece.
+type literals struct {
+	b   []byte
+	i   int
+	bad bool
+}
+
+// skip passes over text, if it stands at the cursor.
+func (l *literals) skip(text string) bool {
+	if !hasPrefix(l.b[l.i:], text) {
+		return false
+	}
+	l.i += len(text)
+	return true
+}
+
+func hasPrefix(b []byte, text string) bool { return len(b) >= len(text) && string(b[:len(text)]) == text }
+
+// number passes over text and a number of 31 bits behind it; anything else is bad.
+func (l *literals) number(text string) int32 {
+	if !l.skip(text) {
+		l.bad = true
+		return 0
+	}
+	const most = 10 // digits
+	var n int64
+	i := l.i
+	for ; i < len(l.b) && i <= l.i+most; i++ {
+		c := l.b[i] - '0'
+		if c > 9 {
+			break
+		}
+		n = n*10 + int64(c)
+	}
+	l.bad = l.bad || i == l.i || i > l.i+most || n > math.MaxInt32
+	l.i = i
+	return int32(n)
+}
+
 func (v *View) badHeader(s *scanner, what string) error {
 	return fmt.Errorf("%w: JSON header, %s at byte %d of %d", ErrFrame, what, s.i, len(s.b))
 }
 
 // scanExt checks the extFields object member by member, and keeps its span and
-// where its members lie.
+// where its members lie. The scanner's text is the header.
 func (v *View) scanExt(s *scanner) bool {
 	v.ext, v.count = nil, 0
 	s.skipSpace()
@@ -157,7 +252,8 @@ func (v *View) scanExt(s *scanner) bool {
 		t, ok := s.value()
 		return ok && t.kind == tokenNull
 	}
-	for n := 0; ; n++ {
+	s.i = v.indexPlain(s.b, s.i)
+	for n := v.count; ; n++ {
 		name, done, ok := s.nextKey(n == 0)
 		if !ok {
 			return false
@@ -175,12 +271,71 @@ func (v *View) scanExt(s *scanner) bool {
 }
 
 func (v *View) keep(n int, name, value token) {
-	if n >= indexedFields {
+	if n >= indexedFields || v.count < 0 {
 		v.count = -1
 		return
 	}
-	v.index[n] = field{name: name, value: value}
+	v.index[n] = field{
+		name: name.span(), value: value.span(),
+		kind: value.kind, escaped: value.escaped, escapedInName: name.escaped,
+	}
 	v.count = n + 1
+}
+
+// indexPlain takes members from b[i:] on that are written as all clients write
+// them, a plain name and a string without blanks between, and returns where the
+// last one ends. What it does not take, good or bad, is left to the caller.
+func (v *View) indexPlain(b []byte, i int) int {
+	for n := 0; n < indexedFields; n++ {
+		at := i
+		if n > 0 {
+			if at >= len(b) || b[at] != ',' {
+				break
+			}
+			at++
+		}
+		f := &v.index[n]
+		end, ok := f.scanPlain(b, at)
+		if !ok {
+			break
+		}
+		i, v.count = end, n+1
+	}
+	return i
+}
+
+// scanPlain reads `"name":"value"` at b[at:]; end is behind it. The value may have
+// escapes, the name not.
+func (f *field) scanPlain(b []byte, at int) (end int, ok bool) {
+	if at+6 > len(b) || b[at] != '"' {
+		return 0, false
+	}
+	nameEnd := at + 2 // most names have one letter
+	if b[nameEnd] != '"' || b[nameEnd-1] == '"' || b[nameEnd-1] == '\\' {
+		nameEnd = at + 1 + skipPlain(b[at+1:], '"')
+	}
+	if nameEnd+3 > len(b) || b[nameEnd] != '"' || b[nameEnd+1] != ':' || b[nameEnd+2] != '"' {
+		return 0, false
+	}
+	start := nameEnd + 3
+	if start+1 < len(b) && b[start+1] == '"' && b[start] != '"' && b[start] != '\\' { // one character, as most numbers are
+		f.place(at+1, nameEnd, start, start+1, false)
+		return start + 2, true
+	}
+	escaped := false
+	for i := start; ; escaped = true {
+		i += skipPlain(b[i:], '"')
+		if i >= len(b) {
+			return 0, false
+		}
+		if b[i] == '"' {
+			f.place(at+1, nameEnd, start, i, escaped)
+			return i + 1, true
+		}
+		if i += 2; i > len(b) {
+			return 0, false
+		}
+	}
 }
 
 // setField stores one header field; unknown ones are ignored.
@@ -224,6 +379,9 @@ func headerLanguage(value token) byte {
 	if value.kind == tokenNull {
 		return LanguageJava
 	}
+	if string(value.raw) == "JAVA" {
+		return LanguageJava
+	}
 	if n, ok := parseInt(value.raw, 32); ok && n >= 0 && n <= int64(LanguageNodeJS) {
 		return byte(n)
 	}
@@ -245,7 +403,7 @@ func (v *View) parseBinary(header []byte) error {
 	}
 	v.remark = token{raw: remark, kind: tokenString}
 	ext, rest, ok := cut32(rest)
-	if !ok || !validBinaryExt(ext) {
+	if !ok || !v.indexBinary(ext, len(header)-len(rest)-len(ext)) {
 		return fmt.Errorf("%w: packed header, extFields do not fit their lengths", ErrFrame)
 	}
 	if len(rest) > 0 {
@@ -267,12 +425,32 @@ func cut32(b []byte) (value, rest []byte, ok bool) {
 	return b[:n:n], b[n:], true
 }
 
-func validBinaryExt(ext []byte) bool {
-	for len(ext) > 0 {
-		var ok bool
-		if _, _, ext, ok = cutField(ext); !ok {
+// place notes a string under a plain name. Field by field: that is quicker than a composite value.
+func (f *field) place(name, nameEnd, value, valueEnd int, escaped bool) {
+	f.name.from, f.name.to = uint32(name), uint32(nameEnd)
+	f.value.from, f.value.to = uint32(value), uint32(valueEnd)
+	f.kind, f.escaped, f.escapedInName = tokenString, escaped, false
+}
+
+// indexBinary checks packed extFields, which begin at the header's byte at, and
+// keeps where the first ones lie.
+func (v *View) indexBinary(ext []byte, at int) bool {
+	end := at + len(ext)
+	for n := 0; len(ext) > 0; n++ {
+		name, value, rest, ok := cutField(ext)
+		if !ok {
 			return false
 		}
+		if n < indexedFields {
+			const valueLen = 4 // the length field between the two
+			to := end - len(rest)
+			from := to - len(value)
+			v.index[n].place(from-valueLen-len(name), from-valueLen, from, to, false)
+			v.count = n + 1
+		} else {
+			v.count = -1
+		}
+		ext = rest
 	}
 	return true
 }
@@ -293,18 +471,19 @@ func cutField(b []byte) (name, value, rest []byte, ok bool) {
 
 // fieldReader walks the extFields of a parsed frame once.
 type fieldReader struct {
-	kept   []field // JSON: what the index holds
+	header []byte
+	kept   []field // what the index holds
 	json   scanner // JSON: the object, if the index does not hold it all
 	first  bool
-	binary []byte // packed: what is left
+	binary []byte // packed: what is left, likewise
 }
 
 func (v *View) fields() fieldReader {
+	if v.count >= 0 {
+		return fieldReader{header: v.header, kept: v.index[:v.count]}
+	}
 	if v.Serialize == Binary {
 		return fieldReader{binary: v.ext}
-	}
-	if v.count >= 0 {
-		return fieldReader{kept: v.index[:v.count]}
 	}
 	r := fieldReader{json: scanner{b: v.ext}, first: true}
 	r.json.open()
@@ -314,9 +493,9 @@ func (v *View) fields() fieldReader {
 // next is the next name and value; ok is false at the end.
 func (r *fieldReader) next() (name, value token, ok bool) {
 	if len(r.kept) > 0 {
-		f := &r.kept[0]
+		name, value = r.kept[0].tokens(r.header)
 		r.kept = r.kept[1:]
-		return f.name, f.value, true
+		return name, value, true
 	}
 	if r.json.b == nil {
 		return r.nextBinary()
