@@ -154,6 +154,7 @@ func (b *Broker) openStore() error {
 		DelayLevels:        b.set.DelayLevels(),
 		Slave:              b.isSlave(),
 		LazyDispatch:       true,
+		DispatchPace:       dispatchPace,
 		Logger:             b.log.Named("store"),
 	})
 	return err

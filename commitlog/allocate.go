@@ -21,6 +21,7 @@ type allocator struct {
 	dir  string
 	size int64
 	log  *zap.Logger
+	made func()
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -34,8 +35,9 @@ type allocator struct {
 	done    chan struct{}
 }
 
-func newAllocator(fs FS, dir string, size int64, log *zap.Logger) *allocator {
-	a := &allocator{fs: fs, dir: dir, size: size, log: log, want: -1, making: -1, errBase: -1, done: make(chan struct{})}
+// newAllocator starts an allocator. made is called when a segment is ready, under its lock.
+func newAllocator(fs FS, dir string, size int64, log *zap.Logger, made func()) *allocator {
+	a := &allocator{fs: fs, dir: dir, size: size, log: log, made: made, want: -1, making: -1, errBase: -1, done: make(chan struct{})}
 	a.changed = sync.NewCond(&a.mu)
 	go a.run()
 	return a
@@ -64,6 +66,7 @@ func (a *allocator) run() {
 		} else {
 			a.dropReady()
 			a.ready, a.err = g, nil
+			a.made()
 		}
 		a.changed.Broadcast()
 	}
@@ -100,6 +103,17 @@ func (a *allocator) take(base int64) (*segment, error) {
 		}
 		a.changed.Wait()
 	}
+}
+
+// next pins the segment at base if it is ready; nil if not.
+func (a *allocator) next(base int64) *segment {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ready == nil || a.ready.base != base {
+		return nil
+	}
+	a.ready.pin()
+	return a.ready
 }
 
 // discard removes what is ready but was never used, and forgets what was asked for.

@@ -65,6 +65,7 @@ func (s *Store) announce(end int64) {
 	if f := s.onWritten.Load(); f != nil {
 		(*f)(end)
 	}
+	s.window.grown(end)
 }
 
 // writable needs s.mu.
@@ -163,6 +164,7 @@ func (s *Store) space(n int64) (mem []byte, pos int64, err error) {
 	if err := s.readyActive(); err != nil {
 		return nil, 0, err
 	}
+	s.window.reach(s.end + n)
 	return s.activeMem[s.end-s.active.base:], s.end, nil
 }
 
@@ -181,6 +183,7 @@ func (s *Store) roll() error {
 	}
 	if rest := base - s.end; s.active != nil && rest >= minRoom {
 		at := s.end - s.active.base
+		s.window.reach(s.end + minRoom)
 		codec.AppendBlank(s.activeMem[at:at:at+minRoom], int(rest))
 	}
 	s.activate(g)
@@ -195,6 +198,9 @@ func (s *Store) activate(g *segment) {
 	if g.writable {
 		s.activeMem, _ = g.bytes() // mapped when it was made
 	}
+	if s.activeMem != nil {
+		s.window.follow(g, g.base)
+	}
 	s.alloc.prepare(g.end())
 }
 
@@ -204,6 +210,15 @@ func (s *Store) readyActive() error {
 	if s.activeMem != nil {
 		return nil
 	}
+	if err := s.mapActive(); err != nil {
+		return err
+	}
+	s.window.follow(s.active, s.end)
+	return nil
+}
+
+// mapActive is readyActive before the window may know of the segment. Needs s.mu, or to be alone.
+func (s *Store) mapActive() error {
 	g := s.active
 	if err := g.makeWritable(); err != nil {
 		return segmentError(g.base, err)

@@ -45,7 +45,8 @@ type dispatcher struct {
 
 	stuckAt int64 // limit at which the last round could not go on
 	wake    chan struct{}
-	idle    atomic.Bool
+	idle    atomic.Bool // waits for a wake-up
+	resting atomic.Bool // waits for the end of its rest, or for somebody in a hurry
 	stop    chan struct{}
 	done    chan struct{}
 	fault   atomic.Pointer[error] // the bad record at which dispatch stands still
@@ -59,43 +60,89 @@ func newDispatcher(s *Store) *dispatcher {
 // poke wakes the dispatcher if it sleeps. Cheap enough for every append section.
 func (d *dispatcher) poke() {
 	if d.idle.Load() {
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
+		d.signal()
+	}
+}
+
+// hurry wakes it also from a rest.
+func (d *dispatcher) hurry() {
+	if d.idle.Load() || d.resting.Load() {
+		d.signal()
+	}
+}
+
+func (d *dispatcher) signal() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
 	}
 }
 
 func (d *dispatcher) run() {
 	defer close(d.done)
-	retry := time.NewTimer(time.Hour)
-	defer retry.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
 	for {
 		more, err := d.round(d.s.visible())
-		if err != nil {
-			retry.Reset(dispatchRetry)
-		}
 		if more && err == nil {
-			select {
-			case <-d.stop:
+			if d.stopped() {
 				return
-			default:
-				continue
 			}
-		}
-		d.idle.Store(true)
-		if err == nil && d.s.visible() > d.limitSeen() {
-			d.idle.Store(false)
 			continue
 		}
-		select {
-		case <-d.wake:
-		case <-retry.C:
-		case <-d.stop:
+		if err != nil {
+			timer.Reset(dispatchRetry)
+		}
+		if !d.sleep(timer, err == nil) {
 			return
 		}
-		d.idle.Store(false)
 	}
+}
+
+func (d *dispatcher) stopped() bool {
+	select {
+	case <-d.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep rests, and then waits until there is work; unsound: until it is time to try again. false: the store is being closed.
+func (d *dispatcher) sleep(timer *time.Timer, sound bool) bool {
+	if sound && !d.rest(timer) {
+		return false
+	}
+	d.idle.Store(true)
+	defer d.idle.Store(false)
+	if sound && d.s.visible() > d.limitSeen() {
+		return true
+	}
+	select {
+	case <-d.wake:
+	case <-timer.C:
+	case <-d.stop:
+		return false
+	}
+	return true
+}
+
+// rest lets work gather for DispatchPace. false: the store is being closed.
+func (d *dispatcher) rest(timer *time.Timer) bool {
+	pace := d.s.opt.DispatchPace
+	if pace <= 0 {
+		return true
+	}
+	d.resting.Store(true)
+	defer d.resting.Store(false)
+	timer.Reset(pace)
+	select {
+	case <-d.wake:
+	case <-timer.C:
+	case <-d.stop:
+		return false
+	}
+	return true
 }
 
 func (d *dispatcher) limitSeen() int64 {
@@ -497,6 +544,9 @@ func (s *Store) visible() int64 {
 
 // WakeDispatch tells the dispatcher that the visible end may have moved.
 func (s *Store) WakeDispatch() { s.dispatch.poke() }
+
+// HurryDispatch is WakeDispatch for those who have a consumer waiting: the dispatcher does not finish its rest.
+func (s *Store) HurryDispatch() { s.dispatch.hurry() }
 
 // SetVisible sets the limit of dispatch: a master in a sync mode shows nothing whose send is unanswered. f is called by the
 // dispatcher and must be cheap and safe from any goroutine; nil means [Store.End]. At Close everything is dispatched.

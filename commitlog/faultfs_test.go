@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	mmap "github.com/edsrzf/mmap-go"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -121,6 +122,25 @@ func (f *faultFS) synced(file File) error {
 	return nil
 }
 
+// syncedRange notes a part of a file's content as durable; what was not synced before reads as zeros.
+func (f *faultFS) syncedRange(file File, from, to int64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.OS().Fd()), &st); err != nil {
+		return err
+	}
+	part := make([]byte, min(to, st.Size)-from)
+	if _, err := file.ReadAt(part, from); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := make([]byte, st.Size)
+	copy(b, f.content[st.Ino])
+	copy(b[from:], part)
+	f.content[st.Ino] = string(b)
+	return nil
+}
+
 // powerFailure makes what would be left in a new directory. Directories themselves are taken to be durable.
 func (f *faultFS) powerFailure(t testing.TB, root string) string {
 	t.Helper()
@@ -174,6 +194,13 @@ func (f *faultFile) Sync() error {
 		return err
 	}
 	return f.fs.synced(f.File)
+}
+
+func (f *faultFile) DatasyncRange(mem mmap.MMap, from, to int64) error {
+	if err := f.fs.check("datasync", f.name); err != nil {
+		return err
+	}
+	return f.fs.syncedRange(f.File, from-from%pageSize, to+(pageSize-to%pageSize)%pageSize)
 }
 
 func (f *faultFile) Datasync() error {

@@ -22,10 +22,14 @@ type flusher struct {
 	stop   chan struct{}
 	done   chan struct{}
 	fault  atomic.Pointer[error]
+
+	// Of the goroutine alone:
+	seen     int64     // the log's end at the last tick
+	thorough time.Time // when all of it was flushed last
 }
 
 func newFlusher(s *Store) *flusher {
-	return &flusher{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	return &flusher{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), thorough: time.Now()}
 }
 
 // FlushTo asks that everything below off becomes durable soon: group commit. It does not wait; see [Store.OnFlushed].
@@ -59,7 +63,6 @@ func (f *flusher) run() {
 	defer close(f.done)
 	tick := time.NewTicker(f.s.opt.FlushInterval)
 	defer tick.Stop()
-	thorough := time.Now()
 	for {
 		if f.asked() {
 			if f.flush() != nil {
@@ -80,18 +83,33 @@ func (f *flusher) run() {
 		select {
 		case <-f.wake:
 		case now := <-tick.C:
-			all := f.s.opt.SyncFlush || now.Sub(thorough) >= f.s.opt.FlushThorough
-			if all || f.dirtyPages() >= int64(f.s.opt.FlushLeastPages) {
-				_ = f.flush() // kept in f.fault, tried again at the next tick
-			}
-			if all {
-				thorough = now
-			}
+			_ = f.atTick(now) // kept in f.fault, tried again at the next tick
 		case <-f.stop:
 			return
 		}
 		f.idle.Store(false)
 	}
+}
+
+// atTick flushes what nobody asked for. The page at the log's end is left out while appends go on: an append to a page on its way to
+// the disk waits for it.
+func (f *flusher) atTick(now time.Time) error {
+	end := f.s.written.Load()
+	quiet := end == f.seen
+	f.seen = end
+	if f.s.opt.SyncFlush || quiet || now.Sub(f.thorough) >= f.s.opt.FlushThorough {
+		f.thorough = now
+		return f.flush()
+	}
+	if f.dirtyPages() >= int64(f.s.opt.FlushLeastPages) {
+		return f.flushTo(f.wholePages(end))
+	}
+	return nil
+}
+
+// wholePages is the end of the last page of the log that no append changes any more.
+func (f *flusher) wholePages(end int64) int64 {
+	return end - end%f.s.opt.SegmentSize%pageSize
 }
 
 // asked tells whether somebody waits for bytes that are there but not durable.
@@ -113,9 +131,13 @@ func (f *flusher) pause(d time.Duration) {
 }
 
 // flush makes everything written so far durable.
-func (f *flusher) flush() error {
+func (f *flusher) flush() error { return f.flushTo(f.s.written.Load()) }
+
+// flushTo makes everything below to durable, which was written.
+func (f *flusher) flushTo(to int64) error {
 	f.mu.Lock()
-	from, to := f.s.flushed.Load(), f.s.written.Load()
+	from := f.s.flushed.Load()
+	to = min(to, f.s.written.Load()) // the log may have been cut
 	if to <= from {
 		f.mu.Unlock()
 		return nil
@@ -142,9 +164,10 @@ func (f *flusher) sync(from, to int64) error {
 		if g == nil {
 			return f.s.outOfRange(pos, to)
 		}
-		err := g.file.Datasync()
+		first, last := pos-g.base, min(to, g.end())-g.base
+		err := g.sync(first, last)
 		if err != nil {
-			g.dirtyAgain(pos-g.base, min(to, g.end())-g.base)
+			g.dirtyAgain(first, last)
 		}
 		pos = g.end()
 		g.unpin()

@@ -42,6 +42,9 @@ type File interface {
 	// Sync makes content and all attributes durable, Datasync the content and what is needed to read it back.
 	Sync() error
 	Datasync() error
+	// DatasyncRange is Datasync of the pages that hold bytes [from, to), written through mem, a mapping of this file from its start. Other
+	// pages are neither written nor protected against being dirtied.
+	DatasyncRange(mem mmap.MMap, from, to int64) error
 	Truncate(size int64) error
 	// Allocate gives bytes [0, size) disk space without changing what they hold.
 	Allocate(size int64) error
@@ -138,6 +141,19 @@ func (o osFile) Datasync() error {
 		if !errors.Is(err, unix.EINTR) {
 			if err != nil {
 				return &os.PathError{Op: "fdatasync", Path: o.f.Name(), Err: err}
+			}
+			return nil
+		}
+	}
+}
+
+// DatasyncRange uses msync, which is fdatasync with a range: the same waiting, journal and errors.
+func (o osFile) DatasyncRange(mem mmap.MMap, from, to int64) error {
+	for {
+		err := unix.Msync(mem[from-from%pageSize:to], unix.MS_SYNC)
+		if !errors.Is(err, unix.EINTR) {
+			if err != nil {
+				return &os.PathError{Op: "msync", Path: o.f.Name(), Err: err}
 			}
 			return nil
 		}

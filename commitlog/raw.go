@@ -34,6 +34,10 @@ func (s *Store) RawBuffer(offset int64, max int) ([]byte, error) {
 	}
 	at := s.end - s.active.base
 	n := min(int64(max), s.active.size-at)
+	if prepared := s.window.edge.Load() - s.end; prepared < n && prepared >= windowUse {
+		n = prepared // the rest will be, by the next call
+	}
+	s.window.reach(s.end + n)
 	return s.activeMem[at : at+n : at+n], nil
 }
 

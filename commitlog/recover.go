@@ -460,7 +460,7 @@ func (s *Store) cutLog(end int64, clean bool) error {
 	s.segs.set(l)
 	g.unpin()
 	s.active = fresh
-	if err := s.readyActive(); err != nil {
+	if err := s.mapActive(); err != nil {
 		s.log.Error("log cannot be written yet", zap.Error(err)) // appends say so, and try again
 	}
 	return nil

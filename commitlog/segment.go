@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	mmap "github.com/edsrzf/mmap-go"
+	"golang.org/x/sys/unix"
 )
 
 const segmentNameLen = 20
@@ -111,7 +112,26 @@ func (g *segment) makeWritable() error {
 	g.writable = true
 	g.mu.Unlock()
 	_, err := g.bytes()
+	if err == nil {
+		g.advise(unix.MADV_RANDOM)
+	}
 	return err
+}
+
+// sync makes bytes [from, to) durable; the caller holds a reference.
+func (g *segment) sync(from, to int64) error {
+	if m := g.mem.Load(); m != nil {
+		return g.file.DatasyncRange(*m, from, to)
+	}
+	return g.file.Datasync() // never touched here
+}
+
+// advise tells the kernel how the mapping, if there is one, will be used. A segment being written gets MADV_RANDOM: otherwise the first
+// touch of a page that is not in memory brings in, and clears, megabytes around it.
+func (g *segment) advise(advice int) {
+	if m := g.mem.Load(); m != nil {
+		_ = unix.Madvise(*m, advice) // without it, it is only slower
+	}
 }
 
 // allocate gives a file its disk space, by writing zeros over its holes where the file system knows no other way.
@@ -184,6 +204,9 @@ func finishSegment(fs FS, dir string, base, size int64, f File) (*segment, error
 	err := fs.SyncDir(dir)
 	if err == nil {
 		_, err = g.bytes()
+	}
+	if err == nil {
+		g.advise(unix.MADV_RANDOM)
 	}
 	if err != nil {
 		_ = fs.Remove(g.path)

@@ -38,6 +38,7 @@ type Store struct {
 	broken                       atomic.Pointer[error] // a cut failed half-way
 
 	alloc    *allocator
+	window   *window
 	dispatch *dispatcher
 	flush    *flusher
 	keep     *keeper
@@ -85,21 +86,32 @@ func newStore(o Options) *Store {
 	}
 	s.segs.size = o.SegmentSize
 	s.slave.Store(o.Slave)
-	s.dispatch, s.flush, s.keep = newDispatcher(s), newFlusher(s), newKeeper(s)
+	s.window, s.dispatch, s.flush, s.keep = newWindow(s), newDispatcher(s), newFlusher(s), newKeeper(s)
 	return s
 }
 
 func (s *Store) start() {
-	s.alloc = newAllocator(s.fs, s.logDir, s.opt.SegmentSize, s.log)
+	s.alloc = newAllocator(s.fs, s.logDir, s.opt.SegmentSize, s.log, s.window.call)
 	switch {
 	case s.active != nil:
 		s.alloc.prepare(s.active.end())
 	case !s.slave.Load():
 		s.alloc.prepare(0)
 	}
+	s.resetWindow()
+	go s.window.run()
 	go s.dispatch.run()
 	go s.flush.run()
 	go s.keep.run()
+}
+
+// resetWindow begins preparing at the log's end. Needs quiesce, or to be alone.
+func (s *Store) resetWindow() {
+	if s.activeMem == nil { // not writable yet
+		s.window.reset(nil, s.end)
+		return
+	}
+	s.window.reset(s.active, s.end)
 }
 
 // Close dispatches what is left, makes everything durable, says so in the checkpoint, and frees the directory. The mark of
@@ -115,7 +127,7 @@ func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.mu.Unlock()
 	for _, g := range []struct{ stop, done chan struct{} }{
-		{s.dispatch.stop, s.dispatch.done}, {s.flush.stop, s.flush.done}, {s.keep.stop, s.keep.done},
+		{s.window.stop, s.window.done}, {s.dispatch.stop, s.dispatch.done}, {s.flush.stop, s.flush.done}, {s.keep.stop, s.keep.done},
 	} {
 		close(g.stop)
 		<-g.done

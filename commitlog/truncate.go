@@ -123,6 +123,7 @@ func (s *Store) cut(off int64, last lastRecord) error {
 	if err := s.cutLog(off, false); err != nil {
 		return err
 	}
+	s.resetWindow()
 	if lower {
 		if err := s.clearQueues(); err != nil {
 			return err
@@ -237,6 +238,7 @@ func (s *Store) wipe() error {
 func (s *Store) dropSegments() error {
 	l := s.segs.all()
 	s.active, s.activeMem = nil, nil
+	s.window.reset(nil, 0)
 	for i := len(l) - 1; i >= 0; i-- {
 		if err := s.fs.Remove(l[i].path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
