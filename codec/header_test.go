@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"net/netip"
@@ -514,4 +515,52 @@ func FuzzTheQuickWayReadsAHeaderAsTheThoroughOneDoes(f *testing.F) {
 		require.NoError(t, thorough.parseAny(header))
 		require.Equal(t, readView(&thorough), readView(&quick))
 	})
+}
+
+// TestAHeaderReadByItsShapeReadsAsIfItWereTheFirst changes bytes of a header the view knows.
+func TestAHeaderReadByItsShapeReadsAsIfItWereTheFirst(t *testing.T) {
+	header := []byte(`{"code":310,"extFields":{"a":"PG1","b":"Topic","e":"0","g":"1795959222777","i":"KEYS\u0001k\\\"x\u0002UNIQ_KEY\u00010000ABCD\u0002WAIT\u0001true\u0002","k":"false"},"flag":0,"language":"JAVA","opaque":1000000136,"serializeTypeCurrentRPC":"JSON","version":407}`)
+	rapid.Check(t, func(t *rapid.T) {
+		var v View
+		for range 3 {
+			require.NoError(t, v.Parse(frameOf(JSON, string(header), "body")))
+		}
+		require.NotEmpty(t, v.shape.header, "learned")
+		for range rapid.IntRange(1, 8).Draw(t, "headers") {
+			next := bytes.Clone(header)
+			for range rapid.IntRange(0, 6).Draw(t, "changes") {
+				next[rapid.IntRange(0, len(next)-1).Draw(t, "at")] = rapid.SampledFrom([]byte(`09azAZ"\{},: u#]`)).Draw(t, "to")
+			}
+			var fresh View
+			want := fresh.Parse(frameOf(JSON, string(next), "body"))
+			got := v.Parse(frameOf(JSON, string(next), "body"))
+			require.Equal(t, want == nil, got == nil, "%v / %v for %s", want, got, next)
+			if want == nil {
+				require.Equal(t, readView(&fresh), readView(&v), "%s", next)
+				require.Equal(t, fresh.Body, v.Body)
+			}
+		}
+	})
+}
+
+func BenchmarkParseChangingShapes(b *testing.B) {
+	for _, kinds := range []int{1, 2} {
+		b.Run(strconv.Itoa(kinds), func(b *testing.B) {
+			var frames [][]byte
+			for i := range kinds {
+				frames = append(frames, AppendFrame(nil, NewRequest(ReqSendMessageV2, map[string]string{
+					"a": "PG1", "b": "Topic" + strconv.Itoa(i), "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1795959222777", "h": "0",
+					"i": "KEYS\x01k\x02UNIQ_KEY\x010000000000000000000000000000000107DA30946E09931B09F7000A\x02", "j": "0", "k": "false", "m": "false",
+					strings.Repeat("n", i+1): "pb",
+				}, nil)))
+			}
+			var v View
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if v.Parse(frames[i%kinds]) != nil {
+					b.Fatal("does not parse")
+				}
+			}
+		})
+	}
 }

@@ -23,6 +23,11 @@ type View struct {
 	header []byte // what the index points into
 	index  [indexedFields]field
 	count  int // -1: more than the index takes, scan ext again
+
+	shape   shape // of JSON headers
+	shaped  bool  // the fields above are those of shape
+	lastLen int   // of the header before
+	extSpan span  // of a header read in the usual way
 }
 
 // indexedFields is enough for a send with everything a client may add.
@@ -55,8 +60,12 @@ func (v *View) Parse(frame []byte) error {
 	if err != nil {
 		return err
 	}
+	v.Serialize, v.Body, v.header = s, body, header
+	if s == JSON && v.parseLike(header) {
+		return nil
+	}
 	v.Code, v.Version, v.Opaque, v.Flag, v.Language = 0, 0, 0, 0, LanguageJava
-	v.Serialize, v.Body, v.header, v.ext, v.remark, v.count = s, body, header, nil, token{}, 0
+	v.ext, v.remark, v.count, v.shaped = nil, token{}, 0, false
 	if s == Binary {
 		return v.parseBinary(header)
 	}
@@ -184,7 +193,7 @@ func (v *View) parseUsual(b []byte) bool {
 		if !l.skip(`}`) {
 			return false
 		}
-		v.ext = b[start:l.i]
+		v.ext, v.extSpan = b[start:l.i], span{uint32(start), uint32(l.i)}
 	}
 	v.Flag = l.number(`,"flag":`)
 	if !l.skip(`,"language":"JAVA"`) {
@@ -194,16 +203,24 @@ func (v *View) parseUsual(b []byte) bool {
 		v.Language = LanguageGo
 	}
 	v.Opaque = l.number(`,"opaque":`)
+	opaque := span{uint32(l.i - l.digits), uint32(l.i)}
 	l.bad = l.bad || !l.skip(`,"serializeTypeCurrentRPC":"JSON"`)
 	v.Version = l.number(`,"version":`)
-	return !l.bad && l.skip(`}`) && l.i == len(b)
+	if l.bad || !l.skip(`}`) || l.i != len(b) {
+		return false
+	}
+	if v.ext != nil {
+		v.learn(b, opaque)
+	}
+	return true
 }
 
 // literals compares text piece by piece.
 type literals struct {
-	b   []byte
-	i   int
-	bad bool
+	b      []byte
+	i      int
+	digits int // of the last number
+	bad    bool
 }
 
 // skip passes over text, if it stands at the cursor.
@@ -234,7 +251,7 @@ func (l *literals) number(text string) int32 {
 		n = n*10 + int64(c)
 	}
 	l.bad = l.bad || i == l.i || i > l.i+most || n > math.MaxInt32
-	l.i = i
+	l.i, l.digits = i, i-l.i
 	return int32(n)
 }
 
