@@ -68,15 +68,21 @@ func Property(props []byte, name string) (value []byte, ok bool) {
 
 // nextProperty cuts one pair off props. ok is false for one that does not count.
 func nextProperty(props []byte) (name, value, rest []byte, ok bool) {
-	pair := props
-	if end := bytes.IndexByte(props, propertyValueEnd); end >= 0 {
-		pair, rest = props[:end], props[end+1:]
+	sep := 0 // names are short: byte by byte is the quickest way through them
+	for sep < len(props) && props[sep] != propertyNameEnd {
+		if props[sep] == propertyValueEnd {
+			return nil, nil, props[sep+1:], false
+		}
+		sep++
 	}
-	sep := bytes.IndexByte(pair, propertyNameEnd)
-	if sep <= 0 || sep == len(pair)-1 {
-		return nil, nil, rest, false
+	if sep == len(props) {
+		return nil, nil, nil, false
 	}
-	return pair[:sep:sep], pair[sep+1 : len(pair) : len(pair)], rest, true
+	name, value = props[:sep:sep], props[sep+1:]
+	if end := bytes.IndexByte(value, propertyValueEnd); end >= 0 {
+		value, rest = value[:end:end], value[end+1:]
+	}
+	return name, value, rest, len(name) > 0 && len(value) > 0
 }
 
 // AppendProperty appends a pair to the properties text dst, closing dst's last
