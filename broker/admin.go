@@ -267,8 +267,30 @@ type Status struct {
 	Dispatched int64                  `json:"dispatched"`
 	StoreError string                 `json:"storeError,omitempty"`
 	UptimeMs   int64                  `json:"uptimeMs"`
+	Appends    *AppendTimes           `json:"appendTimes,omitempty"` // of a master
 	Master     *transfer.MasterStatus `json:"master,omitempty"`
 	Slave      *transfer.SlaveStatus  `json:"slave,omitempty"`
+}
+
+// AppendTimes says how long sends waited for and held the log, since the broker's start: one count for each turn of a loop that
+// stored something.
+type AppendTimes struct {
+	Count   int64 `json:"count"`
+	P50Ns   int64 `json:"p50Ns"`
+	P99Ns   int64 `json:"p99Ns"`
+	P999Ns  int64 `json:"p999Ns"`
+	P9999Ns int64 `json:"p9999Ns"`
+	MaxNs   int64 `json:"maxNs"`
+}
+
+func (b *Broker) appendTimes() *AppendTimes {
+	t := b.store.AppendTimes()
+	n := t.Count()
+	if n == 0 {
+		return nil
+	}
+	return &AppendTimes{Count: n, P50Ns: t.Quantile(0.5), P99Ns: t.Quantile(0.99), P999Ns: t.Quantile(0.999),
+		P9999Ns: t.Quantile(0.9999), MaxNs: t.Max()}
 }
 
 func (b *Broker) status(*request) answer {
@@ -280,7 +302,7 @@ func (b *Broker) status(*request) answer {
 	}
 	if m := b.master.Load(); m != nil {
 		st := m.Status()
-		s.Master = &st
+		s.Master, s.Appends = &st, b.appendTimes()
 	}
 	if sl := b.slave.Load(); sl != nil {
 		st := sl.Status()

@@ -48,6 +48,35 @@ func TestAppendReadAndDispatchDoNotAllocate(t *testing.T) {
 	}))
 }
 
+func TestSlavesAppendsDoNotAllocate(t *testing.T) {
+	o := quiet(slaveOptions(tempDir(t)))
+	o.SegmentSize = 64 << 20
+	s := openTest(t, o)
+	s.SetVisible(func() int64 { return 0 })
+	m := openTest(t, bigOptions(t))
+	l := benchItems(m, 64, 100)
+	for m.End() < 24<<20 {
+		m.Append(l, nil)
+	}
+	src, err := m.Read(0, 24<<20)
+	require.NoError(t, err)
+	defer src.Release()
+	rest := src.Bytes
+	require.Zero(t, testing.AllocsPerRun(500, func() { // over several windows
+		b, err := s.RawBuffer(s.End(), 32<<10)
+		if err != nil {
+			t.Error(err)
+		}
+		n := copy(b, rest)
+		rest = rest[n:]
+		if err := s.RawCommit(n); err != nil {
+			t.Error(err)
+		}
+	}))
+	require.Greater(t, s.window.edge.Load(), s.End())
+	require.NoError(t, s.Reset())
+}
+
 type countingHook struct{ n *int }
 
 func (c countingHook) Appended(*Append) { *c.n++ }

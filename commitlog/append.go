@@ -3,6 +3,7 @@ package commitlog
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"tandem/codec"
 )
@@ -37,6 +38,7 @@ func (s *Store) Append(batch []*Append, hook Hook) {
 		a.Err = s.check(a)
 	}
 	now := s.opt.Now()
+	began := time.Since(s.born)
 	s.mu.Lock()
 	if err := s.writable(); err != nil {
 		s.mu.Unlock()
@@ -53,6 +55,7 @@ func (s *Store) Append(batch []*Append, hook Hook) {
 	}
 	end := s.end
 	s.written.Store(end)
+	s.times.add(time.Since(s.born) - began)
 	s.mu.Unlock()
 	s.announce(end)
 }

@@ -104,7 +104,7 @@ func (s *Store) writeCheckpoint(c checkpoint) error {
 	return err
 }
 
-// keeper makes consume queues durable and writes checkpoint and manifest, on its own goroutine.
+// keeper makes consume queues durable, writes checkpoint and manifest, and unmaps idle segments, on its own goroutine.
 type keeper struct {
 	s    *Store
 	stop chan struct{}
@@ -132,11 +132,16 @@ func (k *keeper) run() {
 	defer close(k.done)
 	tick := time.NewTicker(k.s.opt.QueueFlushInterval)
 	defer tick.Stop()
+	looked := time.Now()
 	for {
 		select {
 		case <-k.stop:
 			return
 		case now := <-tick.C:
+			if now.Sub(looked) >= idleLook {
+				looked = now
+				k.s.unmapIdle()
+			}
 			if k.due(now) {
 				k.report(k.save())
 			} else {

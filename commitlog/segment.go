@@ -40,8 +40,9 @@ type segment struct {
 	file       File
 	refs       atomic.Int64
 	mem        atomic.Pointer[mmap.MMap]
-	mu         sync.Mutex // of mapping
-	writable   bool       // whether mem may be written; under mu until published
+	used       atomic.Bool // since the last look for idle ones
+	mu         sync.Mutex  // of mapping
+	writable   bool        // whether mem may be written; under mu until published
 }
 
 func newSegment(dir string, base, size int64, f File) *segment {
@@ -60,6 +61,9 @@ func (g *segment) pin() bool {
 			return false
 		}
 		if g.refs.CompareAndSwap(n, n+1) {
+			if !g.used.Load() {
+				g.used.Store(true)
+			}
 			return true
 		}
 	}

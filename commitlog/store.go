@@ -31,7 +31,9 @@ type Store struct {
 	active    *segment   // holds the log's end; nil while the log has no segment
 	activeMem []byte     // its writable mapping; nil if it has none yet
 	end       int64
-	storeTime int64 // of the last record, ms
+	storeTime int64      // of the last record, ms
+	times     timeCounts // of append sections
+	born      time.Time  // what they are measured from
 
 	written, flushed, dispatched atomic.Int64
 	slave, closed                atomic.Bool
@@ -80,7 +82,7 @@ func Open(o Options) (*Store, error) {
 
 func newStore(o Options) *Store {
 	s := &Store{
-		opt: o, fs: o.FS, log: o.Logger,
+		born: time.Now(), opt: o, fs: o.FS, log: o.Logger,
 		root: o.RootDir, logDir: o.CommitLogDir, queueDir: filepath.Join(o.RootDir, "consumequeue"),
 		queues: newQueueTable(), files: newFileCache(o.FS, openQueueFiles), dirty: newDirtySet(),
 	}

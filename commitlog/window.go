@@ -252,6 +252,9 @@ func (w *window) sleepUntilUsed() {
 func (w *window) fit(now time.Time) {
 	end := w.s.written.Load()
 	used, took := end-w.wokenEnd, now.Sub(w.wokenAt)
+	if used >= 0 && used < windowLeast/4 && !w.missed.Load() {
+		return // too little to tell a rate from
+	}
 	w.wokenEnd, w.wokenAt = end, now
 	want := w.size / 2
 	if used > 0 && took > 0 {

@@ -27,7 +27,7 @@ func slowZeros(o *Options) *atomic.Int64 {
 	f.setFail(func(op, name string) error {
 		if op == "write" && strings.HasPrefix(name, dir) {
 			written.Add(1)
-			for range rand.IntN(200) {
+			for range rand.IntN(50) {
 				runtime.Gosched()
 			}
 		}
@@ -56,7 +56,7 @@ func TestZerosNeverMeetAppendedBytes(t *testing.T) {
 			written := slowZeros(&o)
 			s := openTest(t, o)
 			var l []*Append
-			for range 300 {
+			for range 150 {
 				switch rnd.IntN(20) {
 				case 0:
 					if len(l) > 0 {
@@ -167,7 +167,7 @@ func TestWindowGoesOverIntoTheNextSegment(t *testing.T) {
 	o := testOptions(tempDir(t))
 	o.SegmentSize = 6 << 20
 	s := openTest(t, o)
-	for s.End() < 3<<20 {
+	for s.End() < 5<<20 {
 		put(t, s, message{topic: "T", body: strings.Repeat("x", 100_000)})
 	}
 	waitFor(t, "the next segment's pages", func() bool { return s.window.edge.Load() > o.SegmentSize })

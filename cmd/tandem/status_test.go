@@ -17,6 +17,7 @@ import (
 
 const tandemMaster = `{"version":1,"role":"SYNC_MASTER","cluster":"C","brokerName":"b1","brokerId":0,"addr":"10.0.0.1:10911",
 "rule":"waits for 1 slave","minOffset":0,"maxOffset":2048,"flushed":1024,"dispatched":2000,"uptimeMs":5,
+"appendTimes":{"count":12,"p50Ns":640,"p99Ns":2100,"p999Ns":9800,"p9999Ns":81234,"maxNs":1234567},
 "master":{"addr":"10.0.0.1:10912","need":1,"usable":1,"maxOffset":2048,"replicated":2000,
 "slaves":[{"id":"C/b1/1","addr":"10.0.0.2:5","state":"InSync","acked":2000,"reported":true,"lagBytes":48,"lagMs":3,"bytesPerSec":4096,"inSync":true},
 {"id":"","addr":"10.0.0.3:6","state":"Connected","reported":false,"lastError":"reports went backwards"}],

@@ -38,6 +38,10 @@ func renderReport(b *strings.Builder, r *brokerReport, now time.Time) {
 		fmt.Fprintf(b, ", flushed %d", r.Flushed)
 	}
 	b.WriteByte('\n')
+	if a := r.Appends; a != nil {
+		fmt.Fprintf(b, "  appends  p50 %s  p99 %s  p99.9 %s  p99.99 %s  max %s  (%d)\n",
+			nanos(a.P50Ns), nanos(a.P99Ns), nanos(a.P999Ns), nanos(a.P9999Ns), nanos(a.MaxNs), a.Count)
+	}
 	if r.StoreError != "" {
 		fmt.Fprintf(b, "  store    %s\n", r.StoreError)
 	}
@@ -132,6 +136,15 @@ func renderSlave(b *strings.Builder, s *transfer.SlaveStatus, now time.Time) {
 
 func ago(ms int64, now time.Time) string {
 	return max(now.Sub(time.UnixMilli(ms)), 0).Round(100 * time.Millisecond).String()
+}
+
+// nanos leaves out what a histogram does not know anyway.
+func nanos(ns int64) string {
+	d := time.Duration(ns)
+	if d >= 10*time.Microsecond {
+		d = d.Round(time.Microsecond)
+	}
+	return d.String()
 }
 
 func micros(us int64) string { return (time.Duration(us) * time.Microsecond).String() }
