@@ -13,9 +13,11 @@
 // [Store.Close]:
 //
 //   - the allocator creates, allocates and maps the next segment before it is needed;
+//   - the preparer keeps a window of pages behind the log's end in memory and mapped, so that appends do not fault;
 //   - the dispatcher, the only writer of consume queues, walks the records below the visible end and writes their units;
 //   - the log flusher makes segments durable and moves the flushed watermark;
-//   - the queue flusher makes consume queues durable and writes the checkpoint, which only ever describes durable data.
+//   - the queue flusher makes consume queues durable and writes the checkpoint, which only ever describes durable data; it
+//     also unmaps older segments that have not been used for a while.
 //
 // Positions (MinOffset, End, Flushed, Dispatched), reads of log and queues, FlushTo and WakeDispatch are safe from any
 // goroutine; the watermarks are lock-free. RawBuffer and RawCommit have one caller. Callbacks are named with the goroutine
@@ -24,6 +26,6 @@
 // Bytes handed out ([Slice], [SegmentRef]) lie in a mapping and stay valid until Release. A segment is unmapped or removed
 // only when nobody holds it; releasing twice is an error of the caller and panics.
 //
-// Lock order: save (checkpoint and manifest), dispatch, flush, append, queue table, open-file cache or dirty set. Those of the
+// Lock order: save (checkpoint and manifest), dispatch, flush, append, window, queue table, open-file cache or dirty set. Those of the
 // allocator and of a segment's mapping are taken last and held over nothing else. Callbacks of the dispatcher run under the dispatch lock.
 package commitlog

@@ -236,10 +236,10 @@ func TestCutSurvivesPowerFailureAtEachStep(t *testing.T) {
 		l := putMany(t, s, "T", 150)
 		waitDispatched(t, s)
 		require.NoError(t, s.keep.save())
-		calls := 0
+		var calls atomic.Int64
 		stop := errors.New("power failure")
 		f.setFail(func(op, name string) error {
-			if calls++; calls >= n {
+			if calls.Add(1) >= int64(n) {
 				return stop
 			}
 			return nil

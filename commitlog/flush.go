@@ -91,8 +91,9 @@ func (f *flusher) run() {
 	}
 }
 
-// atTick flushes what nobody asked for. The page at the log's end is left out while appends go on: an append to a page on its way to
-// the disk waits for it.
+// atTick flushes what nobody asked for. What lies around the log's end is left out while appends go on: an append to memory on its way to
+// the disk faults, and may wait. The kernel handles as one what the window wrote as one, so where that is passed between two ticks, what is
+// left out is the chunk, and otherwise the page.
 func (f *flusher) atTick(now time.Time) error {
 	end := f.s.written.Load()
 	quiet := end == f.seen
@@ -101,15 +102,14 @@ func (f *flusher) atTick(now time.Time) error {
 		f.thorough = now
 		return f.flush()
 	}
-	if f.dirtyPages() >= int64(f.s.opt.FlushLeastPages) {
-		return f.flushTo(f.wholePages(end))
+	if f.dirtyPages() < int64(f.s.opt.FlushLeastPages) {
+		return nil
 	}
-	return nil
-}
-
-// wholePages is the end of the last page of the log that no append changes any more.
-func (f *flusher) wholePages(end int64) int64 {
-	return end - end%f.s.opt.SegmentSize%pageSize
+	inSegment := end % f.s.opt.SegmentSize
+	if whole := end - inSegment%windowChunk; whole > f.s.flushed.Load() {
+		return f.flushTo(whole)
+	}
+	return f.flushTo(end - inSegment%pageSize)
 }
 
 // asked tells whether somebody waits for bytes that are there but not durable.

@@ -25,7 +25,8 @@ type Options struct {
 	// [Store.FlushTo] starts a flush at once.
 	SyncFlush bool
 	// FlushInterval (500 ms), FlushThorough (10 s) and FlushLeastPages (4): at each interval the log is flushed if at least
-	// so many pages are dirty, and at each thorough one in any case.
+	// so many pages are dirty, but for those around its end (256 KiB at most), and all of it when nothing was appended for an interval,
+	// and at each thorough one in any case.
 	FlushInterval, FlushThorough time.Duration
 	FlushLeastPages              int
 	// QueueFlushInterval (1 s) and QueueFlushThorough (60 s) are the same for consume queues and checkpoint.

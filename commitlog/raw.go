@@ -2,10 +2,11 @@ package commitlog
 
 import "fmt"
 
-// RawBuffer is where the next bytes of the master's log go: at most max bytes of the mapped segment from the log's end on, never
-// beyond a segment's end. offset must be the log's end. Only an empty log may begin elsewhere: at the start of a segment, or at
-// 1, where byte 0 is unknown and left 0 (a master asked for its whole log sends it from byte 1 on). The slice may be written until
-// the next call; nothing of it counts before RawCommit. RawBuffer and RawCommit have one caller.
+// RawBuffer is where the next bytes of the master's log go: at most max bytes of the mapped segment from the log's end on, never beyond
+// a segment's end, and fewer where more pages are not prepared yet. offset must be the log's end. Only an empty log may begin
+// elsewhere: at the start of a segment, or at 1, where byte 0 is unknown and left 0 (a master asked for its whole log sends it from
+// byte 1 on). The slice may be written until the next call; nothing of it counts before RawCommit. RawBuffer and RawCommit have one
+// caller.
 //
 // Errors: ErrOffsetMismatch, ErrNotWritable (not a slave), ErrClosed, ErrDiskFull, ErrNoSegment.
 func (s *Store) RawBuffer(offset int64, max int) ([]byte, error) {

@@ -20,7 +20,7 @@ const (
 	windowLeast = 4 << 20
 	windowMost  = 64 << 20
 	// windowLead is the time for which the window should last at the present rate.
-	windowLead = 100 * time.Millisecond
+	windowLead = 200 * time.Millisecond
 	// windowUse is what a writer takes of a part-way prepared window rather than going beyond it.
 	windowUse = 64 << 10
 	// never is a position no log reaches.

@@ -228,8 +228,9 @@ func TestEdgeOfAWriterIsAWholePageOfItsSegment(t *testing.T) {
 	}
 }
 
-func TestFlushLeavesThePageBeingAppendedTo(t *testing.T) {
+func TestFlushLeavesWhatIsBeingAppendedTo(t *testing.T) {
 	o := quiet(testOptions(tempDir(t)))
+	o.SegmentSize = 1 << 20
 	s := openTest(t, o)
 	var l []*Append
 	for s.End() < 5*pageSize+100 {
@@ -247,6 +248,11 @@ func TestFlushLeavesThePageBeingAppendedTo(t *testing.T) {
 	put(t, s, message{topic: "T"})
 	require.NoError(t, f.atTick(f.thorough.Add(s.opt.FlushThorough)))
 	require.Equal(t, s.End(), s.Flushed())
+	for s.End() < 2*windowChunk+5*pageSize {
+		put(t, s, message{topic: "T", body: strings.Repeat("x", 1000)})
+	}
+	require.NoError(t, f.atTick(f.thorough))
+	require.EqualValues(t, 2*windowChunk, s.Flushed())
 }
 
 func TestFlushOfARangeIsNoMoreThanThat(t *testing.T) {
