@@ -34,6 +34,9 @@ type run struct {
 // now is the time since the start in nanoseconds.
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
+// deadline is when answers are no longer waited for, in ns since the start.
+func (r *run) deadline() int64 { return r.to + int64(r.Drain) }
+
 // claim takes up to n of the messages that may still be started.
 func (r *run) claim(n int) int {
 	if r.Messages == 0 {
@@ -43,84 +46,125 @@ func (r *run) claim(n int) int {
 	return max(0, n+int(min(0, left)))
 }
 
-// link is one connection's state over the whole run; its network connection is made anew when it breaks.
+// stopped tells whether Stop is closed.
+func (r *run) stopped() bool {
+	select {
+	case <-r.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// over tells whether no further message may be sent at now: the context has ended, the run is stopped, the time until end is up, or
+// the number of messages is reached.
+func (r *run) over(ctx context.Context, now, end int64) bool {
+	return now >= end || (r.Messages > 0 && r.left.Load() <= 0) || ctx.Err() != nil || r.stopped()
+}
+
+// link is one connection's state over the whole run; its network connection is made anew when it breaks. It belongs to the
+// goroutine that moves the connection's bytes.
 type link struct {
 	*run
-	addr string
-	id   int
-	rec  *recorder
-	sent []atomic.Int64 // by slot: when the message in flight was sent (or due), in ns since the start; 0 is none
-	born stamp
-	seq  uint32
-	out  []byte
-	view codec.View
+	addr  string
+	rec   *recorder
+	sent  []int64 // by slot: when the message in flight was sent (or due), in ns since the start; 0 is none
+	free  []int32 // slots without a message in flight
+	born  stamp
+	seq   uint32
+	out   []byte // not yet written
+	shape answerShape
+	view  codec.View
 }
 
 func newLink(r *run, addr string, id int) *link {
-	return &link{
-		run: r, addr: addr, id: id, rec: newRecorder(r.window, r.course),
-		sent: make([]atomic.Int64, r.Depth), seq: uint32(id) << 26,
+	l := &link{
+		run: r, addr: addr, rec: newRecorder(r.window, r.course),
+		sent: make([]int64, r.Depth), free: make([]int32, 0, r.Depth), seq: uint32(id) << 26,
+	}
+	l.freeAll()
+	return l
+}
+
+func (l *link) freeAll() {
+	l.free = l.free[:0]
+	for slot := range l.Depth {
+		l.free = append(l.free, int32(slot))
 	}
 }
 
-// dial connects and arranges that the connection ends with the context, and at the latest when the run is over.
-func (l *link) dial(ctx context.Context) (nc net.Conn, release func(), err error) {
+// idle tells whether nothing is in flight.
+func (l *link) idle() bool { return len(l.free) == l.Depth }
+
+func (r *run) dial(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
-	nc, err = d.DialContext(ctx, "tcp", l.addr)
+	nc, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return nil, nil, fmt.Errorf("broker %s: %w", l.addr, err)
+		return nil, fmt.Errorf("broker %s: %w", addr, err)
 	}
-	if err := nc.SetDeadline(l.start.Add(time.Duration(l.to) + l.Drain)); err != nil {
-		nc.Close()
-		return nil, nil, fmt.Errorf("broker %s: %w", l.addr, err)
-	}
-	stop := context.AfterFunc(ctx, func() { nc.Close() })
-	return nc, func() { stop(); nc.Close() }, nil
+	return nc, nil
 }
 
 // put appends the message for a free slot to the output. sent is its time for the round trip, never 0.
-func (l *link) put(slot int32, sent int64) {
+func (l *link) put(sent int64) {
+	slot := l.free[len(l.free)-1]
+	l.free = l.free[:len(l.free)-1]
 	l.seq++
-	l.sent[slot].Store(sent)
+	l.sent[slot] = sent
 	l.out = l.frames[int(l.seq)%len(l.frames)].append(l.out, slot, &l.born, l.seq)
 }
 
-func (l *link) flush(nc net.Conn) error {
-	if len(l.out) == 0 {
-		return nil
+// stampAt sets the time that the next messages bear.
+func (l *link) stampAt(now int64) { l.born.set(l.start.UnixMilli() + now/1e6) }
+
+// take records every whole answer that was read and frees its slot. All came at now.
+func (l *link) take(in *frameReader, now int64) (err error) {
+	var same batch // answers in a row often are to messages that left together
+	n := int64(0)
+	for {
+		var frame []byte
+		if frame, err = in.next(); frame == nil || err != nil {
+			break
+		}
+		opaque, ok := l.shape.success(frame)
+		if !ok {
+			if err = l.view.Parse(frame); err != nil {
+				break
+			}
+			if !l.view.IsResponse() {
+				continue // a broker's own request to its clients
+			}
+			opaque = l.view.Opaque
+		}
+		var sent int64
+		if sent, err = l.release(opaque); err != nil {
+			break
+		}
+		n++
+		switch {
+		case !ok && l.view.Code != codec.Success:
+			l.rec.refused(&l.view, sent)
+		case sent == same.sent:
+			same.n++
+		default:
+			l.rec.successes(same, now)
+			same = batch{sent, 1}
+		}
 	}
-	_, err := nc.Write(l.out)
-	l.out = l.out[:0]
+	l.rec.successes(same, now)
+	l.answered.Add(n)
 	return err
 }
 
-// take records every whole answer that was read, and hands its slot to free.
-func (l *link) take(in *frameReader, now int64, free func(slot int32)) error {
-	n := int64(0)
-	for {
-		b, err := in.next()
-		if b == nil || err != nil {
-			l.answered.Add(n)
-			return err
-		}
-		if err := l.view.Parse(b); err != nil {
-			return err
-		}
-		if !l.view.IsResponse() {
-			continue // a broker's own request to its clients
-		}
-		slot, ok := slotOf(l.view.Opaque, len(l.sent))
-		sent := int64(0)
-		if ok {
-			sent = l.sent[slot].Swap(0)
-		}
-		if sent == 0 {
-			return fmt.Errorf("%w: opaque %d is of no request in flight", errProtocol, l.view.Opaque)
-		}
-		l.rec.answer(&l.view, sent, now)
-		free(slot)
-		n++
+// release frees the slot that an answer's opaque names and returns when its message was sent.
+func (l *link) release(opaque int32) (sent int64, err error) {
+	slot := opaque - opaqueBase
+	if slot < 0 || int(slot) >= len(l.sent) || l.sent[slot] == 0 {
+		return 0, fmt.Errorf("%w: opaque %d is of no request in flight", errProtocol, opaque)
 	}
+	sent, l.sent[slot] = l.sent[slot], 0
+	l.free = append(l.free, slot)
+	return sent, nil
 }
 
 // giveUp counts what is in flight as unanswered.
@@ -132,43 +176,18 @@ func (l *link) giveUp(cause error) {
 	if cause == nil {
 		cause = errors.New("the run was stopped")
 	}
-	for i := range l.sent {
-		if sent := l.sent[i].Swap(0); sent != 0 {
+	for i, sent := range l.sent {
+		if sent != 0 {
 			l.rec.fail(sent, name, cause.Error())
+			l.sent[i] = 0
 		}
 	}
+	l.freeAll()
 	l.out = l.out[:0]
 }
 
-// loop runs sessions until all is sent: a broken connection is dialled again. Its error is that of the first dial, or a
-// broker's that does not speak the protocol.
-func (l *link) loop(ctx context.Context, over func(context.Context) bool, session func(context.Context, net.Conn) error) error {
-	for first := true; !over(ctx); first = false {
-		nc, release, err := l.dial(ctx)
-		if err != nil && first {
-			return err
-		}
-		if err == nil {
-			err = session(ctx, nc)
-			release()
-			l.giveUp(err)
-		}
-		if errors.Is(err, errProtocol) || errors.Is(err, codec.ErrFrame) {
-			return fmt.Errorf("broker %s: %w", l.addr, err)
-		}
-		if err == nil {
-			return nil
-		}
-		pause(ctx, redialPause)
-	}
-	return nil
-}
-
-// over tells whether no further message may be sent: the context has ended, the time until end is up, or the number of
-// messages is reached.
-func (l *link) over(ctx context.Context, end int64) bool {
-	return ctx.Err() != nil || l.now() >= end || (l.Messages > 0 && l.left.Load() <= 0)
-}
+// hopeless tells whether err says that the peer does not speak the protocol, so that to dial it again is of no use.
+func hopeless(err error) bool { return errors.Is(err, errProtocol) || errors.Is(err, codec.ErrFrame) }
 
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)

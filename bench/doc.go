@@ -8,8 +8,11 @@
 // itself as a table. Messages are made from pre-encoded frames in which only opaque, time and message key are patched, so
 // that the generator costs little beside the broker on the same machine; its own cost per message is part of the report.
 //
-// At full speed each connection has one goroutine that answers each burst of replies by one write of new messages. With a
-// rate each has two: one that writes by the clock, on a thread of its own, and one that reads. A round trip then counts from
-// the time at which the message was due, so that a broker that stalls does not hide its stall by holding up the generator.
+// One goroutine moves the bytes of all connections, by one read for each burst of answers and one write for each burst of messages. An
+// answer is compared with the one before and parsed in full only where it differs. At full speed each burst of answers is followed by
+// as many new messages. With a rate messages leave by a schedule made beforehand, in ticks: a round trip then counts from the time at
+// which the message was due, so that a broker that stalls does not hide its stall by holding up the generator. Where just one message
+// is in flight on a connection, each connection has a goroutine that goes through Go's network as Ping does, so that the
+// two can be compared.
 // All goroutines end before the functions return. The functions may be called from any goroutine, and at the same time.
 package bench

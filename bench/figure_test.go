@@ -96,7 +96,7 @@ func TestACourseCountsEachAcknowledgedMessageOnce(t *testing.T) {
 		for range rapid.IntRange(0, 100).Draw(t, "messages") {
 			now += rapid.Int64Range(0, 50_000).Draw(t, "step")
 			sent := now - rapid.Int64Range(0, 50_000).Draw(t, "trip")
-			recorders[rapid.IntRange(0, 1).Draw(t, "connection")].answer(&codec.View{Code: codec.Success}, sent, now)
+			recorders[rapid.IntRange(0, 1).Draw(t, "connection")].success(sent, now)
 			if sent >= 1000 && sent < 1_000_000 {
 				acked++
 			}

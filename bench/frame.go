@@ -94,12 +94,6 @@ func (f *frame) append(dst []byte, slot int32, born *stamp, serial uint32) []byt
 	return dst
 }
 
-// slotOf returns the slot that an answer's opaque names.
-func slotOf(opaque int32, depth int) (int32, bool) {
-	slot := opaque - opaqueBase
-	return slot, slot >= 0 && int(slot) < depth
-}
-
 // stamp is a time in milliseconds as text, made anew only when the millisecond changes.
 type stamp struct {
 	ms   int64

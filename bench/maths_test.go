@@ -104,7 +104,7 @@ func TestWhatWasSentInTheWindowIsCountedOnce(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 2).Draw(t, "fate") {
 			case 0:
-				r.answer(&codec.View{Code: codec.Success}, sent, now)
+				r.success(sent, now)
 				if in {
 					acked++
 				}
@@ -113,7 +113,7 @@ func TestWhatWasSentInTheWindowIsCountedOnce(t *testing.T) {
 				}
 				continue
 			case 1:
-				r.answer(&codec.View{Code: codec.FlushSlaveTimeout}, sent, now)
+				r.refused(&codec.View{Code: codec.FlushSlaveTimeout}, sent)
 			case 2:
 				r.fail(sent, ConnectionLost, "gone")
 			}
@@ -172,9 +172,7 @@ func TestAPatchedFrameIsTheMessageThatWasMeant(t *testing.T) {
 		require.NoError(t, v.Parse(out))
 		var h codec.SendHeader
 		require.NoError(t, h.Decode(&v))
-		got, ok := slotOf(v.Opaque, maxDepth)
-		require.True(t, ok)
-		require.Equal(t, slot, got)
+		require.Equal(t, slot, v.Opaque-opaqueBase)
 		require.Equal(t, m.form, v.Serialize)
 		require.Equal(t, ms, h.BornTimestamp)
 		require.Equal(t, m.topic, string(h.Topic))
@@ -199,9 +197,11 @@ func TestAPatchedFrameAllocatesNothing(t *testing.T) {
 }
 
 func TestAForeignOpaqueIsNoSlot(t *testing.T) {
-	for _, opaque := range []int32{0, -1, opaqueBase - 1, opaqueBase + 64, math.MaxInt32} {
-		_, ok := slotOf(opaque, 64)
-		require.False(t, ok, "%d", opaque)
+	for _, opaque := range []int32{0, -1, opaqueBase - 1, opaqueBase, opaqueBase + 64, math.MaxInt32} {
+		l := newLink(&run{SendOptions: SendOptions{Depth: 64}}, "", 0)
+		l.sent[1] = 1
+		_, err := l.release(opaque)
+		require.ErrorIs(t, err, errProtocol, "%d", opaque)
 	}
 }
 

@@ -22,12 +22,14 @@ type SendOptions struct {
 	Conns int    // connections; default 4
 	Depth int    // messages in flight per connection; default 64
 
-	Rate float64 // messages per second over all connections; 0 is as fast as it goes
+	Rate float64       // messages per second over all connections; 0 is as fast as it goes
+	Tick time.Duration // with a rate: messages due within one leave together, at its begin; default DefaultTick
 
-	Duration time.Duration // of the measured part; default 10 s
-	Warmup   time.Duration // sending that is not measured, before it; default none
-	Messages int64         // stop after so many messages, warm-up included, if that is earlier; 0: no such limit
-	Drain    time.Duration // how long answers are waited for at the end; default 5 s
+	Duration time.Duration   // of the measured part; default 10 s
+	Warmup   time.Duration   // sending that is not measured, before it; default none
+	Messages int64           // stop after so many messages, warm-up included, if that is earlier; 0: no such limit
+	Stop     <-chan struct{} // its closing ends the sending early, as the duration's end would; nil: nobody does
+	Drain    time.Duration   // how long answers are waited for at the end; default 5 s
 
 	NoWait bool            // messages say WAIT=false: the broker answers without waiting for disk or slaves
 	Queues int             // default 4
@@ -56,6 +58,7 @@ func (o SendOptions) withDefaults() SendOptions {
 	orDefault(&o.Queues, 4)
 	orDefault(&o.Duration, 10*time.Second)
 	orDefault(&o.Drain, 5*time.Second)
+	orDefault(&o.Tick, DefaultTick)
 	return o
 }
 
@@ -96,6 +99,7 @@ func (o SendOptions) validate() error {
 		{"duration", int64(o.Duration), 1, 1 << 62},
 		{"warm-up", int64(o.Warmup), 0, 1 << 62},
 		{"drain", int64(o.Drain), 1, 1 << 62},
+		{"tick", int64(o.Tick), 1, 1 << 62},
 		{"length of a stretch", int64(o.Every), 0, 1 << 62},
 	} {
 		if c.value < c.low || c.value > c.high {

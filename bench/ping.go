@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -44,14 +45,29 @@ type PingOptions struct {
 
 // Ping exchanges bytes with a peer, one request in flight, by Go's network and nothing else, and reports it as Send does.
 func Ping(ctx context.Context, o PingOptions) (SendReport, error) {
-	r := &run{SendOptions: SendOptions{Addr: o.Addr}, window: window{int64(o.Warmup), int64(o.Warmup + o.Duration)}}
+	out, in := make([]byte, o.Request), make([]byte, o.Answer)
+	return exchange(ctx, exchangeOptions{addr: o.Addr, label: o.Label, size: o.Request, warmup: o.Warmup, duration: o.Duration, watch: o.Watch},
+		func(c net.Conn) error { return part.RoundTrip(c, out, in) })
+}
+
+// exchangeOptions say how round trips are measured.
+type exchangeOptions struct {
+	addr, label      string
+	size             int
+	warmup, duration time.Duration
+	watch            []Watched
+}
+
+// exchange makes one round trip after the other over one connection.
+func exchange(ctx context.Context, o exchangeOptions, roundTrip func(net.Conn) error) (SendReport, error) {
+	r := &run{SendOptions: SendOptions{Addr: o.addr}, window: window{int64(o.warmup), int64(o.warmup + o.duration)}}
 	rec := newRecorder(r.window, nil)
-	cpu, watch := selfCPU(), StartWatch(o.Watch, nil)
-	err := r.ping(ctx, o, rec)
+	cpu, watch := selfCPU(), StartWatch(o.watch, nil)
+	err := r.exchange(ctx, rec, roundTrip)
 	n := r.answered.Load()
 	rep := SendReport{
-		Label: o.Label, Size: o.Request, Conns: 1, Depth: 1, Seconds: o.Duration.Seconds(), Sent: rec.acked, Acked: rec.acked,
-		Throughput: float64(rec.inTime) / o.Duration.Seconds(), RoundTrip: latencyOf(rec.trips), Curve: curveOf(rec.trips),
+		Label: o.label, Size: o.size, Conns: 1, Depth: 1, Seconds: o.duration.Seconds(), Sent: rec.acked, Acked: rec.acked,
+		Throughput: float64(rec.inTime) / o.duration.Seconds(), RoundTrip: latencyOf(rec.trips), Curve: curveOf(rec.trips),
 		Errors: map[string]int64{}, Processes: watch.Stop(n),
 	}
 	if n > 0 {
@@ -60,18 +76,17 @@ func Ping(ctx context.Context, o PingOptions) (SendReport, error) {
 	return rep, err
 }
 
-func (r *run) ping(ctx context.Context, o PingOptions, rec *recorder) error {
+func (r *run) exchange(ctx context.Context, rec *recorder, roundTrip func(net.Conn) error) error {
 	r.start, r.Drain = time.Now(), dialTimeout
-	c, release, err := (&link{run: r, addr: o.Addr}).dial(ctx)
+	c, release, err := (&link{run: r, addr: r.Addr}).connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	r.start = time.Now() // connected
-	out, in := make([]byte, o.Request), make([]byte, o.Answer)
 	for sent := r.now(); sent < r.to; {
-		if err := part.RoundTrip(c, out, in); err != nil {
-			return fmt.Errorf("ping-pong with %s: %w", o.Addr, errors.Join(ctx.Err(), err))
+		if err := roundTrip(c); err != nil {
+			return fmt.Errorf("exchange with %s: %w", r.Addr, errors.Join(ctx.Err(), err))
 		}
 		now := r.now()
 		rec.success(sent, now)

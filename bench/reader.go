@@ -8,7 +8,12 @@ import (
 	"tandem/codec"
 )
 
-const readBuffer = 64 << 10
+// Bytes that are read at once: what the answers to all messages in flight take, within these limits.
+const (
+	leastRead  = 16 << 10
+	mostRead   = 256 << 10
+	answerSize = 512
+)
 
 // frameReader cuts a stream into frames, reading as much at once as there is.
 type frameReader struct {
@@ -17,13 +22,14 @@ type frameReader struct {
 	start, end int // what was read and not yet handed out
 }
 
-func newFrameReader(r io.Reader) *frameReader {
-	return &frameReader{r: r, buf: make([]byte, readBuffer)}
+// newFrameReader makes a reader for the answers to as many messages as may be in flight.
+func newFrameReader(r io.Reader, depth int) *frameReader {
+	return &frameReader{r: r, buf: make([]byte, min(max(depth*answerSize, leastRead), mostRead))}
 }
 
 // fill makes one Read.
 func (f *frameReader) fill() error {
-	if f.start > 0 {
+	if f.start > 0 { // moves the rest of a frame, if anything
 		f.end = copy(f.buf, f.buf[f.start:f.end])
 		f.start = 0
 	}

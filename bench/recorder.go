@@ -26,12 +26,11 @@ func newRecorder(w window, c *course) *recorder {
 	return &recorder{window: w, errors: map[string]int64{}, trips: newHistogram(), course: c}
 }
 
-// answer takes the reply that came at now to a message sent (or due) at sent.
-func (r *recorder) answer(v *codec.View, sent, now int64) {
-	if v.Code == codec.Success {
-		r.success(sent, now)
-		return
-	}
+// batch is a number of messages that were sent (or due) at the same time and answered by one read.
+type batch struct{ sent, n int64 }
+
+// refused takes a reply that does not say SUCCESS, to a message sent (or due) at sent.
+func (r *recorder) refused(v *codec.View, sent int64) {
 	if r.firstError == "" {
 		r.firstError = codec.CodeName(v.Code) + ": " + v.Remark()
 	}
@@ -41,29 +40,35 @@ func (r *recorder) answer(v *codec.View, sent, now int64) {
 	}
 }
 
-// success takes a SUCCESS reply.
-func (r *recorder) success(sent, now int64) {
-	if r.has(now) {
-		r.inTime++
-	}
-	if !r.has(sent) {
+// success takes a SUCCESS reply that came at now.
+func (r *recorder) success(sent, now int64) { r.successes(batch{sent, 1}, now) }
+
+// successes takes the SUCCESS replies that came at now; there may be none.
+func (r *recorder) successes(b batch, now int64) {
+	if b.n == 0 {
 		return
 	}
-	r.sent++
-	r.acked++
-	record(r.trips, now-sent)
+	if r.has(now) {
+		r.inTime += b.n
+	}
+	if !r.has(b.sent) {
+		return
+	}
+	r.sent += b.n
+	r.acked += b.n
+	recordMany(r.trips, now-b.sent, b.n)
 	if r.course != nil {
-		r.inCourse(now-r.from, now-sent)
+		r.inCourse(now-r.from, now-b.sent, b.n)
 	}
 }
 
-// inCourse notes a round trip that ended so long after the window's begin.
-func (r *recorder) inCourse(at, trip int64) {
-	if n := at / r.course.every; n != r.stretch.n || r.stretch.trips == nil {
+// inCourse notes n round trips that ended so long after the window's begin.
+func (r *recorder) inCourse(at, trip, n int64) {
+	if at /= r.course.every; at != r.stretch.n || r.stretch.trips == nil {
 		r.course.add(r)
-		r.stretch = stretch{n: n, trips: newCourseHistogram()}
+		r.stretch = stretch{n: at, trips: newCourseHistogram()}
 	}
-	record(r.stretch.trips, trip)
+	recordMany(r.stretch.trips, trip, n)
 }
 
 // fail counts a message that was sent (or due) at sent and will get no answer.

@@ -62,8 +62,10 @@ const (
 func newHistogram() *hdr.Histogram { return hdr.New(histLow, histHigh, histDigits) }
 
 // record takes any duration: what the histogram cannot hold counts as its end.
-func record(h *hdr.Histogram, ns int64) {
-	_ = h.RecordValue(min(max(ns, histLow), histHigh)) // in range, so that it cannot fail
+func record(h *hdr.Histogram, ns int64) { recordMany(h, ns, 1) }
+
+func recordMany(h *hdr.Histogram, ns, n int64) {
+	_ = h.RecordValues(min(max(ns, histLow), histHigh), n) // in range, so that it cannot fail
 }
 
 func latencyOf(h *hdr.Histogram) Latency {

@@ -50,39 +50,54 @@ func newRun(o SendOptions) (*run, error) {
 	return r, nil
 }
 
-// measure runs all links side by side, and what watches them.
+// measure runs all links, and what watches them.
 func (r *run) measure(ctx context.Context, addrs []string) (SendReport, error) {
-	r.start = time.Now()
 	links := make([]*link, r.Conns)
-	paced := make([]*pacedLoop, 0, r.Conns)
+	for i := range links {
+		links[i] = newLink(r, addrs[i%len(addrs)], i)
+	}
+	work, pace, err := r.generator(ctx, links)
+	if err != nil {
+		return SendReport{}, err
+	}
+	r.start = time.Now()
 	cpu := selfCPU()
 	watch := StartWatch(r.Watch, r.tick)
 	g, gctx := errgroup.WithContext(ctx)
-	for i := range links {
-		links[i] = newLink(r, addrs[i%len(addrs)], i)
-		if r.Rate == 0 {
-			g.Go(func() error { return links[i].runClosed(gctx) })
-			continue
-		}
-		p := links[i].newPaced(r.Conns)
-		paced = append(paced, p)
-		g.Go(func() error { return p.run(gctx) })
+	for _, f := range work {
+		g.Go(func() error { return f(gctx) })
 	}
-	err := g.Wait()
+	err = g.Wait()
 	end := r.now()
 	processes := watch.Stop(r.answered.Load())
 	if err != nil && ctx.Err() == nil {
 		return SendReport{}, err
 	}
-	for _, p := range paced {
-		p.unsent(ctx)
+	if pace != nil {
+		pace.unsent(ctx, r, links[0].rec)
 	}
-	rep := r.report(addrs, links, paced, min(end, r.to))
+	rep := r.report(addrs, links, pace, min(end, r.to))
 	rep.Processes = processes
 	if n := r.answered.Load(); n > 0 {
 		rep.GeneratorNs = float64(selfCPU()-cpu) / float64(n)
 	}
 	return rep, nil
+}
+
+// generator is what loads the links: one driver for all, or for messages that are alone on their connection one function for each.
+// All of it must be run. pace is nil without a rate.
+func (r *run) generator(ctx context.Context, links []*link) (work []func(context.Context) error, _ *pace, err error) {
+	if r.Rate == 0 && r.Depth == 1 {
+		for _, l := range links {
+			work = append(work, alone{l}.run)
+		}
+		return work, nil, nil
+	}
+	d, err := newDriver(ctx, r, links)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(work, d.drive), d.pace, nil
 }
 
 func (r *run) tick() {
@@ -92,7 +107,7 @@ func (r *run) tick() {
 }
 
 // report sums up; end is when the measured part ended, in ns since the start.
-func (r *run) report(addrs []string, links []*link, paced []*pacedLoop, end int64) SendReport {
+func (r *run) report(addrs []string, links []*link, pace *pace, end int64) SendReport {
 	sum := newRecorder(r.window, nil)
 	for _, l := range links {
 		sum.merge(l.rec)
@@ -113,12 +128,8 @@ func (r *run) report(addrs []string, links []*link, paced []*pacedLoop, end int6
 		}
 		rep.Course = r.course.report()
 	}
-	if len(paced) > 0 {
-		late := newHistogram()
-		for _, p := range paced {
-			late.Merge(p.late)
-		}
-		l := latencyOf(late)
+	if pace != nil {
+		l := latencyOf(pace.late)
 		rep.Late = &l
 	}
 	return rep

@@ -3,10 +3,12 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,10 +33,10 @@ func TestEveryMessageIsSentOnceAndCounted(t *testing.T) {
 		require.NoError(t, r.Err())
 		require.EqualValues(t, 1200, r.Sent)
 		require.EqualValues(t, 1200, r.Acked)
-		require.Len(t, s.keys, 1200, "each has a key of its own")
-		require.Equal(t, map[int]int{100: 1200}, s.bodies)
-		require.Equal(t, map[string]int{"true": 1200}, s.waits)
-		require.Len(t, s.queues, 4)
+		require.Len(t, s.now().keys, 1200, "each has a key of its own")
+		require.Equal(t, map[int]int{100: 1200}, s.now().bodies)
+		require.Equal(t, map[string]int{"true": 1200}, s.now().waits)
+		require.Len(t, s.now().queues, 4)
 		require.Positive(t, r.Throughput)
 		require.InDelta(t, r.Throughput*100/1e6, r.MBps, 0.001)
 		require.Positive(t, r.RoundTrip.P50)
@@ -54,7 +56,7 @@ func TestNoWaitIsSaidInTheMessage(t *testing.T) {
 	s := startScript(t, &script{})
 	_, err := Send(t.Context(), SendOptions{Addr: s.addr, Messages: 10, NoWait: true})
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"false": 10}, s.waits)
+	require.Equal(t, map[string]int{"false": 10}, s.now().waits)
 }
 
 func TestErrorsAreCountedByTheirNames(t *testing.T) {
@@ -151,6 +153,47 @@ func TestTheContextEndsARun(t *testing.T) {
 	}
 }
 
+func TestARunCanBeStoppedAndLosesNothing(t *testing.T) {
+	for _, c := range []SendOptions{{Depth: 8}, {Depth: 1}, {Rate: 2000}} {
+		s := startScript(t, &script{})
+		stop := make(chan struct{})
+		c.Addr, c.Duration, c.Stop = s.addr, time.Hour, stop
+		end := sync.OnceFunc(func() { close(stop) })
+		c.Progress = func(p Progress) {
+			if p.Answered > 0 {
+				end()
+			}
+		}
+		r, err := Send(t.Context(), c)
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+		require.Positive(t, r.Acked)
+		require.Less(t, r.Seconds, 3000.0)
+	}
+}
+
+func TestAnotherBrokersWritingIsUnderstood(t *testing.T) {
+	s := startScript(t, &script{write: func(opaque int32) []byte {
+		request := jsonFrame(fmt.Sprintf(`{"code":40,"flag":0,"opaque":%d}`, opaque)) // a broker's own, with an opaque of its own
+		return append(request, jsonFrame(fmt.Sprintf(`{ "opaque" : %d, "flag": 1, "code" : 0 }`, opaque))...)
+	}})
+	r, err := Send(t.Context(), SendOptions{Addr: s.addr, Messages: 500, NoTopic: true})
+	require.NoError(t, err)
+	require.NoError(t, r.Err())
+	require.EqualValues(t, 500, r.Acked)
+}
+
+func TestAMessageLargerThanTheSocketsRoomIsSentInParts(t *testing.T) {
+	for _, rate := range []float64{0, 500} {
+		s := startScript(t, &script{})
+		r, err := Send(t.Context(), SendOptions{Addr: s.addr, Conns: 2, Depth: 4, Size: 3 << 20, Rate: rate, Messages: 20, Duration: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+		require.EqualValues(t, 20, r.Acked)
+		require.Equal(t, map[int]int{3 << 20: 20}, s.now().bodies)
+	}
+}
+
 func TestATopicThatCannotMakeItselfIsCreated(t *testing.T) {
 	for name, topics := range map[string]map[string]int{"missing": {}, "too narrow": {"T": 2}} {
 		s := startScript(t, &script{topics: topics})
@@ -205,7 +248,7 @@ func TestOptionsThatMakeNoSenseAreNamed(t *testing.T) {
 
 func TestWatchedProcessesAreReported(t *testing.T) {
 	s := startScript(t, &script{})
-	r, err := Send(t.Context(), SendOptions{Addr: s.addr, Messages: 2000, Watch: []Watched{{"me", os.Getpid()}}})
+	r, err := Send(t.Context(), SendOptions{Addr: s.addr, Messages: 60_000, Watch: []Watched{{"me", os.Getpid()}}})
 	require.NoError(t, err)
 	require.Len(t, r.Processes, 1)
 	require.Equal(t, "me", r.Processes[0].Name)

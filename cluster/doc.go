@@ -1,4 +1,5 @@
-// Package cluster starts, watches and stops the processes of a local cluster: tandem's own, or those of Apache RocketMQ.
+// Package cluster starts, watches and stops the processes of a local cluster: tandem's own, or those of Apache RocketMQ; and of Redis,
+// to compare with.
 // It serves the commands `up`, `demo` and `bench` and the interoperability tests. It speaks no protocol: a process is
 // ready when its port takes a connection or a line stands in its log, and everything beyond that is the caller's to ask.
 //

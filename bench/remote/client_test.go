@@ -197,3 +197,16 @@ func TestReplicationIsHowFarEachSlaveIs(t *testing.T) {
 	_, err = newClient(t).Replication(t.Context(), slave)
 	require.ErrorContains(t, err, "no master")
 }
+
+func TestAppendTimesAreThoseOfTheStatusOrUnknown(t *testing.T) {
+	body := `{"appendTimes":{"count":9,"p50Ns":1,"p99Ns":2,"p999Ns":3,"p9999Ns":4,"maxNs":5},"master":{}}`
+	addr := server(t, always(codec.Command{Code: codec.Success, Body: []byte(body)}))
+	got, err := newClient(t).AppendTimes(t.Context(), addr)
+	require.NoError(t, err)
+	require.Equal(t, &AppendTimes{Count: 9, P50Ns: 1, P99Ns: 2, P999Ns: 3, P9999Ns: 4, MaxNs: 5}, got)
+
+	older := server(t, always(codec.Command{Code: codec.Success, Body: []byte(`{"master":{}}`)}))
+	got, err = newClient(t).AppendTimes(t.Context(), older)
+	require.NoError(t, err)
+	require.Nil(t, got)
+}

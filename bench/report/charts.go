@@ -31,10 +31,10 @@ func charts(d Document, earlier []Document) []chart {
 		})
 	}
 	if r.Catchup != nil {
-		out = append(out, chart{
-			title: "Catch-up beside the bare transfer", x: "round", y: "MB/s", xTicks: roundTicks(r.Catchup.Rounds),
-			lines: []line{byRound("slave", r.Catchup.MBps), byRound("bare transfer", r.Catchup.BareMBps)},
-		})
+		out = append(out, catchupChart(*r.Catchup))
+	}
+	if r.CatchupCold != nil {
+		out = append(out, catchupChart(*r.CatchupCold))
 	}
 	if r.Lag != nil {
 		out = append(out, chart{
@@ -49,6 +49,18 @@ func charts(d Document, earlier []Document) []chart {
 		})
 	}
 	return append(out, courseCharts(append(append([]Document{}, earlier...), d))...)
+}
+
+func catchupChart(r trial.CatchupReport) chart {
+	c := chart{
+		title: "Catch-up beside the bare transfer", x: "round", y: "MB/s", xTicks: roundTicks(r.Rounds),
+		lines: []line{byRound("slave", r.MBps), byRound("bare transfer", r.BareMBps)},
+	}
+	if r.ColdFiles != nil {
+		c.title += ", cold files"
+		c.lines = append(c.lines, byRound("plain read", r.ColdFiles.DiskMBps))
+	}
+	return c
 }
 
 // percentTicks spread the high percentiles: each step to the right is a tenth of the messages.

@@ -47,7 +47,11 @@ func everything() trial.Results {
 		Soak: &trial.SoakReport{Every: 1, SendReport: bench.SendReport{Label: "soak", Course: []bench.Stretch{
 			{Second: 0, P50: 1, P999: 10, Max: 100}, {Second: 1}, {Second: 2, P50: 2, P999: 20, Max: 200}}}},
 		Catchup: &trial.CatchupReport{MBps: seriesOf(900, 1000), BareMBps: seriesOf(1000, 1000), Ratio: seriesOf(0.9, 1)},
-		Start:   &trial.StartReport{Empty: seriesOf(0.1, 0.1), Clean: seriesOf(2, 2), Killed: seriesOf(1, 1)},
+		CatchupCold: &trial.CatchupReport{
+			Cold: true, MBps: seriesOf(90, 100), BareMBps: seriesOf(100, 100), Ratio: seriesOf(0.9, 1),
+			ColdFiles: &trial.ColdReport{DiskMBps: seriesOf(200, 210), DiskRatio: seriesOf(0.4, 0.5), ProducersP99: seriesOf(3, 4)},
+		},
+		Start: &trial.StartReport{Empty: seriesOf(0.1, 0.1), Clean: seriesOf(2, 2), Killed: seriesOf(1, 1)},
 	}
 }
 
@@ -97,7 +101,7 @@ func TestThePageShowsFiguresVerdictsAndFaults(t *testing.T) {
 	d.Error = "the time is up"
 	page := render(t, d)
 	for _, want := range []string{"sync ÷ async, throughput at 4 × 64, 128 B", "FALLS SHORT", "holds", "not measured", "≥ 0.950", "Imagined(R) CPU", "the time is up",
-		"Round trips, 1 in flight, 128 B", "Round trips over time", "round by round", "Ended early", "&lt;script"} {
+		"Round trips, 1 in flight, 128 B", "Round trips over time", "round by round", "cold files", "plain read", "producers&#39; p99", "Ended early", "&lt;script"} {
 		require.True(t, strings.Contains(page, want), want) // without the whole page in the error
 	}
 	require.False(t, strings.Contains(page, "from run to run"), "there is but one run")

@@ -8,6 +8,8 @@ const (
 	boundSyncAbove   = 1.25 // by how many bare two-hop exchanges sync lies above async, p50 with one in flight
 	boundApache      = 10   // throughput, sync ÷ Apache's
 	boundApacheTail  = 0.1  // p99.9 at a fixed rate, sync ÷ Apache's
+	boundRedis       = 1    // p50 with one in flight, sync ÷ Redis SET and WAIT 1
+	boundProducers   = 2    // producers' p99, while a slave fetches cold files ÷ without a slave
 	boundCatchup     = 0.8  // bytes per second, a slave's catch-up ÷ the bare transfer
 	boundFanout      = 0.7  // throughput, 4 slaves ÷ 1
 	boundLagMs       = 5    // p99

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"golang.org/x/sys/unix"
 
 	"tandem/bench"
 	"tandem/bench/remote"
@@ -24,6 +24,9 @@ type CatchupOptions struct {
 	Segment int64 // mappedFileSizeCommitLog; default 1 GiB
 	Rounds  int   // of a catch-up and a bare transfer of the same files; default 5
 	Cold    bool  // the files are not in memory: the master is restarted before each run, and the page cache told to forget them
+
+	ProducerRate float64       // of the producers on the master in cold runs, messages per second; default 5,000
+	IdleRun      time.Duration // for which they are measured without a slave, in each round; default 3 s
 }
 
 // CatchupReport is what Catchup measured. The JSON names are stable. All series are by round.
@@ -41,6 +44,7 @@ type CatchupReport struct {
 	BareMBps     bench.Series          `json:"bare_mb_per_s"` // the same files, by sendfile and read into a new mapped file
 	Ratio        bench.Series          `json:"ratio"`         // MBps ÷ BareMBps
 	Processes    []bench.ProcessReport `json:"processes"`     // most memory of all rounds; the last one's processor time, by message of the log
+	ColdFiles    *ColdReport           `json:"cold_files,omitempty"`
 }
 
 // recordOverhead is what a record takes beside the body, topic and properties included; near enough to size a load.
@@ -53,11 +57,14 @@ func (o CatchupOptions) withDefaults() CatchupOptions {
 	orDefault(&o.Size, 1024)
 	orDefault(&o.Segment, 1<<30)
 	orDefault(&o.Rounds, 5)
+	orDefault(&o.ProducerRate, 5000)
+	orDefault(&o.IdleRun, 3*time.Second)
 	return o
 }
 
 // Catchup fills a master without a slave. Then, in turns, it starts an empty slave that wants the whole log and measures until it
-// is level, and sends the same files to a bare receiver.
+// is level, and sends the same files to a bare receiver. Of cold files it also measures how fast they can be read at all, and what
+// producers on the master notice of the slave.
 func Catchup(ctx context.Context, o CatchupOptions) (rep CatchupReport, err error) {
 	o = o.withDefaults()
 	rep = CatchupReport{Size: o.Size, Rounds: o.Rounds, Cold: o.Cold}
@@ -83,6 +90,9 @@ func Catchup(ctx context.Context, o CatchupOptions) (rep CatchupReport, err erro
 		runs = append(runs, r)
 	}
 	rep.sum(runs)
+	if o.Cold {
+		rep.ColdFiles = coldReport(o.ProducerRate, runs, rep.MBps)
+	}
 	return rep, nil
 }
 
@@ -107,19 +117,26 @@ type catchupRun struct {
 	total, copy, mbps float64
 	bare              float64
 	processes         []bench.ProcessReport
+	cold              coldRun
 }
 
-// round measures a new slave and a bare transfer, every other time the other way round.
+// round measures a new slave and a bare transfer, and of cold files a plain read; in each round another one comes first.
 func (o CatchupOptions) round(ctx context.Context, p *pair, n int) (run catchupRun, err error) {
 	steps := []func() error{
-		func() error { return o.follow(ctx, p, &run) },
+		func() error { return o.follow(ctx, p, &run, func() {}) },
 		func() error { return o.bare(ctx, p, &run) },
+	}
+	if o.Cold {
+		steps[0] = func() error { return o.followLoaded(ctx, p, &run) }
+		steps = append(steps, func() error { return o.disk(ctx, p, &run) })
 	}
 	for i := range steps {
 		if o.Cold {
-			if err := forget(ctx, p); err != nil {
+			kept, err := forget(ctx, p)
+			if err != nil {
 				return run, err
 			}
+			run.cold.kept = max(run.cold.kept, kept)
 		}
 		if err := steps[(i+n)%len(steps)](); err != nil {
 			return run, err
@@ -142,8 +159,11 @@ func (o CatchupOptions) bare(ctx context.Context, p *pair, run *catchupRun) erro
 	return err
 }
 
-// follow starts the slave over an empty store and looks every few milliseconds how far it is.
-func (o CatchupOptions) follow(ctx context.Context, p *pair, run *catchupRun) (err error) {
+// follow starts the slave over an empty store and looks every few milliseconds how far it is. It calls ended when the slave has all
+// that the master had, or does not come to it, and before the slave is stopped.
+func (o CatchupOptions) follow(ctx context.Context, p *pair, run *catchupRun, ended func()) (err error) {
+	end := sync.OnceFunc(ended)
+	defer end()
 	slave := p.slaves[0]
 	want, err := p.client.LogRange(ctx, p.master.Addr())
 	if err != nil {
@@ -156,6 +176,7 @@ func (o CatchupOptions) follow(ctx context.Context, p *pair, run *catchupRun) (e
 	}
 	w := bench.StartWatch([]bench.Watched{watched("master", p.master), watched("slave", slave)}, nil)
 	defer func() {
+		end()
 		run.processes = w.Stop(run.bytes / int64(o.Size+recordOverhead))
 		err = errors.Join(err, slave.Stop(), os.RemoveAll(slave.Store()))
 	}()
@@ -179,6 +200,7 @@ func (o CatchupOptions) follow(ctx context.Context, p *pair, run *catchupRun) (e
 		return fmt.Errorf("wait for the slave: %w", err)
 	}
 	run.total, run.copy = time.Since(start).Seconds(), time.Since(first).Seconds()
+	end()
 	copied := want.Max - had
 	if copied == 0 { // level at the first look
 		copied, run.copy = run.bytes, run.total
@@ -187,43 +209,8 @@ func (o CatchupOptions) follow(ctx context.Context, p *pair, run *catchupRun) (e
 	return nil
 }
 
-// forget restarts the master and drops the pages of its log in between, while nobody has them mapped.
-func forget(ctx context.Context, p *pair) error {
-	if err := p.master.Stop(); err != nil {
-		return err
-	}
-	files, err := segments(p.master.Store())
-	if err != nil {
-		return err
-	}
-	for _, path := range files {
-		if err := dropPages(path); err != nil {
-			return err
-		}
-	}
-	return p.master.Start(ctx)
-}
-
-func dropPages(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil { // only clean pages are dropped
-		return err
-	}
-	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-}
-
 func (r *CatchupReport) sum(runs []catchupRun) {
-	pick := func(of func(catchupRun) float64) bench.Series {
-		var values []float64
-		for _, run := range runs {
-			values = append(values, of(run))
-		}
-		return bench.NewSeries(values)
-	}
+	pick := func(of func(catchupRun) float64) bench.Series { return pickRuns(runs, of) }
 	r.Bytes = runs[0].bytes
 	r.TotalSeconds = pick(func(c catchupRun) float64 { return c.total })
 	r.CopySeconds = pick(func(c catchupRun) float64 { return c.copy })
@@ -233,6 +220,14 @@ func (r *CatchupReport) sum(runs []catchupRun) {
 	for _, run := range runs {
 		r.Processes = highest(r.Processes, run.processes)
 	}
+}
+
+func pickRuns(runs []catchupRun, of func(catchupRun) float64) bench.Series {
+	var values []float64
+	for _, run := range runs {
+		values = append(values, of(run))
+	}
+	return bench.NewSeries(values)
 }
 
 // highest has the most memory of both rows of the same processes, and all else of the second.
@@ -260,6 +255,9 @@ func (r CatchupReport) WriteTable(w io.Writer) {
 		ratioText(r.Ratio), spreadText(r.Ratio),
 	})
 	fmt.Fprintln(w, t.Render())
+	if r.ColdFiles != nil {
+		r.ColdFiles.write(w)
+	}
 	bench.WriteProcesses(w, r.Processes)
 	writeGenerator(w, r.GeneratorNs)
 }
@@ -274,11 +272,19 @@ func (r CatchupReport) Figures() []bench.Figure {
 	if r.Cold { // the disk's speed is no matter of ours
 		sense = bench.NoBound
 	}
-	return []bench.Figure{
+	out := []bench.Figure{
 		bench.NewFigure("catchup_bare_"+r.state(), "catch-up ÷ bare transfer of the same files, "+r.state(), "", r.Ratio, sense, boundCatchup),
-		memoryFigure("catchup_"+r.state(), "catch-up", r.Processes),
 	}
+	if r.ColdFiles != nil {
+		out = append(out, r.ColdFiles.figures()...)
+	}
+	return append(out, memoryFigure("catchup_"+r.state(), "catch-up, "+r.state(), r.Processes))
 }
 
-// Faults implements Report: what went wrong has ended the trial.
-func (r CatchupReport) Faults() []string { return nil }
+// Faults implements Report: anything else that went wrong has ended the trial.
+func (r CatchupReport) Faults() []string {
+	if r.ColdFiles == nil {
+		return nil
+	}
+	return r.ColdFiles.faults()
+}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tandem/bench"
+	"tandem/cluster"
 )
 
 // Labels of our own clusters.
@@ -20,7 +22,11 @@ const (
 
 // Peer is a broker that runs already and is measured beside our own. If its label has "apache" in it and not "async", it is taken
 // for an Apache broker that replicates before it answers, and our figures against it are held to their bounds.
-type Peer struct{ Label, Addr string }
+type Peer struct {
+	Label, Addr string
+
+	watch []bench.Watched
+}
 
 func isApacheSync(label string) bool {
 	l := strings.ToLower(label)
@@ -31,6 +37,8 @@ func isApacheSync(label string) bool {
 type OverheadOptions struct {
 	Setup
 	Peers   []Peer // measured beside our own
+	Apache  string // version of an Apache pair that is started and measured beside our own; "": none
+	Redis   string // address of a Redis master that has a replica, or RedisHere; "": none
 	NoOwn   bool   // only the peers: the first one is the base of the ratios
 	NoFloor bool   // no bare exchanges beside them
 
@@ -39,6 +47,10 @@ type OverheadOptions struct {
 	Warmup time.Duration // before each single run; default 500 ms
 	Sizes  []int         // of bodies; default 128 and 1024
 	Rate   float64       // of the runs at a fixed rate, messages per second; 0: none
+
+	JVMWarmup time.Duration // load on Apache before all that is measured; default 20 s
+
+	redis *redis // started
 }
 
 // OverheadReport is what Overhead measured. The JSON names are stable.
@@ -50,6 +62,7 @@ type OverheadReport struct {
 	Rounds  int          `json:"rounds"`
 	Seconds float64      `json:"seconds"` // of each single run
 	Sizes   []SizeReport `json:"sizes"`
+	Missing string       `json:"missing,omitempty"` // what was asked for and is not here
 }
 
 // SizeReport is what was measured with one size of bodies.
@@ -63,6 +76,7 @@ func (o OverheadOptions) withDefaults() OverheadOptions {
 	orDefault(&o.Rounds, 5)
 	orDefault(&o.Run, 2*time.Second)
 	orDefault(&o.Warmup, 500*time.Millisecond)
+	orDefault(&o.JVMWarmup, jvmWarmup)
 	if len(o.Sizes) == 0 {
 		o.Sizes = []int{128, 1024}
 	}
@@ -78,12 +92,17 @@ func (o OverheadOptions) loads() []load {
 
 // Overhead measures what synchronous replication costs: it runs a cluster that answers when the slave has the message and one
 // that answers at once (its slave attached and level all the same), bare exchanges of the same bytes, and any peers, in turns of short
-// runs, and divides round by round. For each size all of them stand from beginning to end; one is loaded at a time.
-func Overhead(ctx context.Context, o OverheadOptions) (OverheadReport, error) {
+// runs, and divides turn by turn. For each size all of them stand from beginning to end; one is loaded at a time.
+func Overhead(ctx context.Context, o OverheadOptions) (rep OverheadReport, err error) {
 	o = o.withDefaults()
-	rep := OverheadReport{Conns: fullConns, Depth: fullDepth, Rate: o.Rate, Rounds: o.Rounds, Seconds: o.Run.Seconds()}
-	if o.NoOwn && len(o.Peers) == 0 {
+	rep = OverheadReport{Conns: fullConns, Depth: fullDepth, Rate: o.Rate, Rounds: o.Rounds, Seconds: o.Run.Seconds()}
+	if o.NoOwn && len(o.Peers) == 0 && o.Apache == "" {
 		return rep, fmt.Errorf("%w: nothing to measure: no clusters of our own and no peer", bench.ErrOptions)
+	}
+	stop, err := o.startPeers(ctx, &rep)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return rep, err
 	}
 	for _, size := range o.Sizes {
 		r, err := o.size(ctx, size)
@@ -94,6 +113,27 @@ func Overhead(ctx context.Context, o OverheadOptions) (OverheadReport, error) {
 		rep.Sizes = append(rep.Sizes, r)
 	}
 	return rep, nil
+}
+
+// startPeers starts the brokers of others that were asked for; they stand for all sizes. The returned function stops them, also after an
+// error. Redis is measured where it is installed, and missing otherwise.
+func (o *OverheadOptions) startPeers(ctx context.Context, rep *OverheadReport) (stop func() error, err error) {
+	stopApache, stopRedis := func() error { return nil }, func() error { return nil }
+	stop = func() error { return errors.Join(stopApache(), stopRedis()) }
+	if o.Apache != "" {
+		var p Peer
+		if p, stopApache, err = o.startApache(ctx, o.Apache, o.JVMWarmup); err != nil {
+			return stop, err
+		}
+		o.Peers = append(slices.Clone(o.Peers), p)
+	}
+	if o.Redis != "" {
+		o.redis, stopRedis, err = o.startRedis(ctx, o.Redis)
+		if errors.Is(err, cluster.ErrNoRedis) {
+			o.redis, rep.Missing, err = nil, LabelRedis+": not measured: no redis-server", nil
+		}
+	}
+	return stop, err
 }
 
 // size measures one size of bodies with clusters of its own.
@@ -129,11 +169,16 @@ func (o OverheadOptions) sides(ctx context.Context, size int) (sides []*side, st
 				return nil, stop, err
 			}
 			stops = append(stops, p.Close)
-			sides = append(sides, brokerSide(own.label, p.master.Addr(), size, p.watch))
+			sides = append(sides, ownSide(own.label, p, size))
 		}
 	}
 	for _, p := range o.Peers {
-		sides = append(sides, brokerSide(p.Label, p.Addr, size, nil))
+		peer := brokerSide(p.Label, p.Addr, size, p.watch)
+		peer.peer = true
+		sides = append(sides, peer)
+	}
+	if o.redis != nil {
+		sides = append(sides, redisSide(size, o.redis))
 	}
 	if o.NoFloor {
 		return sides, stop, nil
@@ -171,7 +216,10 @@ func (r OverheadReport) Faults() []string {
 
 // WriteTable prints the report.
 func (r OverheadReport) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "Sync beside async, %d rounds of %.1f s each; ratios to %q, round by round\n", r.Rounds, r.Seconds, r.Base)
+	fmt.Fprintf(w, "Sync beside async, %d rounds of %.1f s each; ratios to %q, turn by turn\n", r.Rounds, r.Seconds, r.Base)
+	if r.Missing != "" {
+		fmt.Fprintln(w, r.Missing)
+	}
 	loads := OverheadOptions{Rate: r.Rate}.loads()
 	for _, s := range r.Sizes {
 		s.write(w, loads)
@@ -183,40 +231,78 @@ func (r OverheadReport) Figures() []bench.Figure {
 	var out []bench.Figure
 	for _, s := range r.Sizes {
 		if find(s.Targets, LabelSync, LoadFull).Load != "" {
-			out = append(out, s.figures()...)
+			out = append(out, s.figures(r.Missing)...)
 		}
 	}
 	return out
 }
 
-func (r SizeReport) figures() []bench.Figure {
+// figure makes a figure of one size, whose unit is none.
+func (r SizeReport) figure(name, text string, s bench.Series, sense bench.Sense, bound float64) bench.Figure {
+	return bench.NewFigure(name+r.suffix(), text+r.words(), "", s, sense, bound)
+}
+
+func (r SizeReport) figures(missing string) []bench.Figure {
 	at := func(label, load string) TargetLoad { return find(r.Targets, label, load) }
-	syncFull, syncSingle, async := at(LabelSync, LoadFull), at(LabelSync, LoadSingle), at(LabelAsync, LoadSingle)
-	figure := func(name, text string, s bench.Series, sense bench.Sense, bound float64) bench.Figure {
-		return bench.NewFigure(name+r.suffix(), text+r.words(), "", s, sense, bound)
-	}
+	syncFull := at(LabelSync, LoadFull)
 	out := []bench.Figure{
-		figure("sync_async_throughput", "sync ÷ async, throughput at 4 × 64", divide(syncFull.Throughput, at(LabelAsync, LoadFull).Throughput), bench.AtLeast, boundSyncAsync),
+		r.figure("sync_async_throughput", "sync ÷ async, throughput at 4 × 64", divide(syncFull.Throughput, at(LabelAsync, LoadFull).Throughput), bench.AtLeast, boundSyncAsync),
 	}
-	if stub := at(LabelStub, LoadFull); stub.Load != "" {
-		two := at(LabelPing2, LoadSingle).P50
-		out = append(out,
-			figure("sync_stub_throughput", "sync ÷ bare stub, throughput at 4 × 64", divide(syncFull.Throughput, stub.Throughput), bench.AtLeast, boundSyncStub),
-			figure("sync_ping4_p50", "sync ÷ bare four hops, p50 at 1 in flight", divide(syncSingle.P50, at(LabelPing4, LoadSingle).P50), bench.AtMost, boundSyncPing),
-			figure("sync_above_async_p50", "(sync − async) ÷ bare two hops, p50 at 1 in flight", divide(minus(syncSingle.P50, async.P50), two), bench.AtMost, boundSyncAbove),
-		)
+	if at(LabelStub, LoadFull).Load != "" {
+		out = append(out, r.overFloor()...)
+	}
+	if at(LabelRedis, LoadSingle).Load != "" || missing != "" {
+		ratio := byRound(divide(at(LabelSync, LoadSingle).P50, at(LabelRedis, LoadSingle).P50), single)
+		out = append(out, r.figure("sync_redis_p50", "sync ÷ "+LabelRedis+", p50 at 1 in flight", ratio, bench.AtMost, boundRedis))
 	}
 	for _, t := range r.Targets {
-		if t.Own || t.Label == LabelStub || t.Label == LabelPing2 || t.Label == LabelPing4 {
-			continue
+		if !t.Own && at(t.Label, LoadFull).Load != "" && t.Label != LabelStub {
+			out = append(out, r.against(t)...)
 		}
-		out = append(out, r.against(t, figure)...)
+	}
+	for _, t := range r.Targets {
+		if t.Own || t.Label != LabelStub {
+			out = append(out, r.costs(t)...)
+			out = append(out, appendFigures("overhead:"+t.Label+r.suffix(), t.Label+r.words(), t.Appends)...)
+		}
 	}
 	return append(out, memoryFigure("overhead"+r.suffix(), "sync and async"+r.words(), ownProcesses(r.Targets)))
 }
 
+// overFloor sets our clusters beside the bare exchanges.
+func (r SizeReport) overFloor() []bench.Figure {
+	at := func(label, load string) TargetLoad { return find(r.Targets, label, load) }
+	sync, async := at(LabelSync, LoadSingle), at(LabelAsync, LoadSingle)
+	return []bench.Figure{
+		r.figure("sync_stub_throughput", "sync ÷ bare stub, throughput at 4 × 64",
+			divide(at(LabelSync, LoadFull).Throughput, at(LabelStub, LoadFull).Throughput), bench.AtLeast, boundSyncStub),
+		r.figure("sync_ping4_p50", "sync ÷ bare four hops, p50 at 1 in flight", byRound(divide(sync.P50, at(LabelPing4, LoadSingle).P50), single), bench.AtMost, boundSyncPing),
+		r.figure("sync_above_async_p50", "(sync − async) ÷ bare two hops, p50 at 1 in flight",
+			byRound(divide(minus(sync.P50, async.P50), at(LabelPing2, LoadSingle).P50), single), bench.AtMost, boundSyncAbove),
+	}
+}
+
+// costs are what the brokers of a target used at full load, master and slave together, and held.
+func (r SizeReport) costs(t Target) []bench.Figure {
+	ps := find([]Target{t}, t.Label, LoadFull).Processes
+	if len(ps) == 0 {
+		return nil
+	}
+	var ns, most float64
+	for _, p := range ps {
+		ns, most = ns+p.CPUNs, max(most, float64(p.RssAnon)/(1<<20))
+	}
+	figure := func(name, text, unit string, v float64) bench.Figure {
+		return bench.NewFigure(name+":"+t.Label+r.suffix(), text+", "+t.Label+r.words(), unit, bench.NewSeries([]float64{v}), bench.NoBound, 0)
+	}
+	return []bench.Figure{
+		figure("cpu_per_message", "processor time per message at 4 × 64, master and slave", "µs", ns/1e3),
+		figure("rss_anon_of", "anonymous memory, the higher of master and slave", "MiB", most),
+	}
+}
+
 // against sets our sync cluster beside a peer.
-func (r SizeReport) against(peer Target, figure func(name, text string, s bench.Series, sense bench.Sense, bound float64) bench.Figure) []bench.Figure {
+func (r SizeReport) against(peer Target) []bench.Figure {
 	more, tail := bench.NoBound, bench.NoBound
 	if isApacheSync(peer.Label) {
 		more, tail = bench.AtLeast, bench.AtMost
@@ -225,13 +311,13 @@ func (r SizeReport) against(peer Target, figure func(name, text string, s bench.
 		return divide(of(find(r.Targets, LabelSync, load)), of(find(r.Targets, peer.Label, load)))
 	}
 	out := []bench.Figure{
-		figure("sync_peer_throughput:"+peer.Label, "sync ÷ "+peer.Label+", throughput at 4 × 64",
+		r.figure("sync_peer_throughput:"+peer.Label, "sync ÷ "+peer.Label+", throughput at 4 × 64",
 			ratio(LoadFull, func(l TargetLoad) bench.Series { return l.Throughput }), more, boundApache),
-		figure("sync_peer_p50:"+peer.Label, "sync ÷ "+peer.Label+", p50 at 1 in flight",
-			ratio(LoadSingle, func(l TargetLoad) bench.Series { return l.P50 }), bench.NoBound, 0),
+		r.figure("sync_peer_p50:"+peer.Label, "sync ÷ "+peer.Label+", p50 at 1 in flight",
+			byRound(ratio(LoadSingle, func(l TargetLoad) bench.Series { return l.P50 }), single), bench.NoBound, 0),
 	}
 	if find(r.Targets, peer.Label, LoadPaced).Load != "" {
-		out = append(out, figure("sync_peer_p99_9:"+peer.Label, "sync ÷ "+peer.Label+", p99.9 at the fixed rate",
+		out = append(out, r.figure("sync_peer_p99_9:"+peer.Label, "sync ÷ "+peer.Label+", p99.9 at the fixed rate",
 			ratio(LoadPaced, func(l TargetLoad) bench.Series { return l.P999 }), tail, boundApacheTail))
 	}
 	return out
@@ -239,7 +325,17 @@ func (r SizeReport) against(peer Target, figure func(name, text string, s bench.
 
 func divide(what, by bench.Series) bench.Series { return bench.Ratios(what.Values, by.Values) }
 
-// minus subtracts round by round.
+// byRound makes of values by turn, as a load takes them, those by round: the median of each round's. A turn's value alone says how its
+// processes happened to be placed; the spread from round to round is what a figure's noise means.
+func byRound(s bench.Series, l load) bench.Series {
+	var out []float64
+	for turns := range slices.Chunk(s.Values, l.perRound()) {
+		out = append(out, bench.NewSeries(turns).Median)
+	}
+	return bench.NewSeries(out)
+}
+
+// minus subtracts turn by turn.
 func minus(what, less bench.Series) bench.Series {
 	var out []float64
 	for i := range min(len(what.Values), len(less.Values)) {

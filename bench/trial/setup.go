@@ -31,12 +31,12 @@ func (s Setup) progress(done, total int, what string) {
 }
 
 // patient gives brokers time to write their logs to the disk when they are stopped.
-type patient struct{ cluster.Tandem }
+type patient struct{ cluster.Flavour }
 
 const stopTimeout = 3 * time.Minute
 
 func (p patient) Broker(conf cluster.Conf, dir string) (cluster.Spec, error) {
-	spec, err := p.Tandem.Broker(conf, dir)
+	spec, err := p.Flavour.Broker(conf, dir)
 	spec.StopTimeout = stopTimeout
 	return spec, err
 }
@@ -57,13 +57,17 @@ type pairOptions struct {
 	label, dir, role string
 	slaves           int
 	conf, slaveConf  cluster.Conf
-	masterOnly       bool // the slaves are laid out but not started
+	masterOnly       bool            // the slaves are laid out but not started
+	flavour          cluster.Flavour // nil: our own brokers
 }
 
 // startPair starts a master with its slaves and waits until they follow. The pair must be closed, unless there is an error.
 func (s Setup) startPair(ctx context.Context, o pairOptions) (p *pair, err error) {
+	if o.flavour == nil {
+		o.flavour = cluster.Tandem{Binary: s.Binary}
+	}
 	c, err := cluster.New(cluster.Options{
-		Dir: filepath.Join(s.Dir, o.dir), Name: "bench", Slaves: o.slaves, Role: o.role, Master: patient{cluster.Tandem{Binary: s.Binary}},
+		Dir: filepath.Join(s.Dir, o.dir), Name: "bench", Slaves: o.slaves, Role: o.role, Master: patient{o.flavour},
 		Conf: o.conf, SlaveConf: o.slaveConf,
 	})
 	if err != nil {

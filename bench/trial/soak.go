@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"tandem/bench"
+	"tandem/bench/remote"
 )
 
 // SoakOptions say how long a pair is loaded at a fixed rate.
@@ -17,6 +18,7 @@ type SoakOptions struct {
 	Setup
 	Addr     string        // a broker that runs already; "": a synchronous master and a slave of our own
 	Rate     float64       // messages per second; default 20,000
+	Tick     time.Duration // of the schedule; default bench.DefaultTick
 	Duration time.Duration // default 1 min
 	Warmup   time.Duration // default 2 s
 	Every    time.Duration // length of the stretches reported; default 1 s, or a 300th of the duration
@@ -27,7 +29,8 @@ type SoakOptions struct {
 type SoakReport struct {
 	Every float64 `json:"every_seconds"` // length of a stretch
 	bench.SendReport
-	WorstP999 float64 `json:"worst_p99_9"` // µs, of all stretches
+	WorstP999 float64             `json:"worst_p99_9"`            // µs, of all stretches
+	Appends   *remote.AppendTimes `json:"append_times,omitempty"` // of a master of our own, since its start
 }
 
 func (o SoakOptions) withDefaults() SoakOptions {
@@ -43,10 +46,11 @@ func (o SoakOptions) withDefaults() SoakOptions {
 func Soak(ctx context.Context, o SoakOptions) (rep SoakReport, err error) {
 	o = o.withDefaults()
 	send := bench.SendOptions{
-		Addr: o.Addr, Label: "soak", Topic: topic, Size: o.Size, Conns: fullConns, Depth: pacedDepth, Rate: o.Rate,
+		Addr: o.Addr, Label: "soak", Topic: topic, Size: o.Size, Conns: fullConns, Depth: pacedDepth, Rate: o.Rate, Tick: o.Tick,
 		Warmup: o.Warmup, Duration: o.Duration, Every: o.Every,
 		Progress: func(p bench.Progress) { o.progress(int(p.Elapsed), int(p.Total), "at a fixed rate") },
 	}
+	appends := func() (*remote.AppendTimes, error) { return nil, nil }
 	if o.Addr == "" {
 		p, err := o.startPair(ctx, pairOptions{label: LabelSync, dir: "soak", role: "SYNC_MASTER", slaves: 1})
 		if err != nil {
@@ -54,10 +58,14 @@ func Soak(ctx context.Context, o SoakOptions) (rep SoakReport, err error) {
 		}
 		defer func() { err = errors.Join(err, p.Close()) }()
 		send.Addr, send.Watch = p.master.Addr(), p.watch
+		appends = func() (*remote.AppendTimes, error) { return p.client.AppendTimes(ctx, p.master.Addr()) }
 	}
 	r, err := bench.Send(ctx, send)
 	r.Addrs = nil // a report may be kept, and an address names a host
 	rep = SoakReport{Every: o.Every.Seconds(), SendReport: r}
+	if err == nil && ctx.Err() == nil {
+		rep.Appends, err = appends()
+	}
 	for _, s := range r.Course {
 		rep.WorstP999 = max(rep.WorstP999, s.P999)
 	}
@@ -71,6 +79,7 @@ const soakRows = 20
 func (r SoakReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "At %.0f messages a second for %.0f s, bodies of %d bytes\n", r.Rate, r.Seconds, r.Size)
 	bench.WriteTable(w, r.SendReport)
+	writeAppends(w, LabelSync, r.Appends)
 	t := bench.NewTable("second", "messages/s", "p50", "p99", "p99.9", "max")
 	step := max(1, (len(r.Course)+soakRows-1)/soakRows)
 	for i := 0; i < len(r.Course); i += step {
@@ -101,10 +110,11 @@ func (r SoakReport) Figures() []bench.Figure {
 	for _, s := range r.Course {
 		tail = append(tail, s.P999)
 	}
-	return []bench.Figure{
+	out := []bench.Figure{
 		bench.NewFigure("soak_p99_9", fmt.Sprintf("p99.9 at %.0f/s, by stretch", r.Rate), "µs", bench.NewSeries(tail), bench.NoBound, 0),
 		memoryFigure("soak", "soak", r.Processes),
 	}
+	return append(out, appendFigures("soak", "at a fixed rate", r.Appends)...)
 }
 
 // Faults implements Report.

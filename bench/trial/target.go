@@ -8,6 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"tandem/bench"
+	"tandem/bench/remote"
 )
 
 // Target is what one side came to. The JSON names are stable.
@@ -15,10 +16,14 @@ type Target struct {
 	Label  string       `json:"label"`
 	Own    bool         `json:"own"` // a broker of ours, started for this
 	Loads  []TargetLoad `json:"loads"`
+	Peer   bool         `json:"peer,omitempty"`   // somebody else's broker
 	Failed string       `json:"failed,omitempty"` // what was not acknowledged
+
+	Appends *remote.AppendTimes `json:"append_times,omitempty"` // of a master of ours, since its start
 }
 
-// TargetLoad is what one side came to with one load. All series are by round; round trips are in microseconds.
+// TargetLoad is what one side came to with one load. All series are by turn, of which a round has one or
+// more; round trips are in microseconds.
 type TargetLoad struct {
 	Load            string                `json:"load"` // one of the Load constants
 	Throughput      bench.Series          `json:"throughput"`
@@ -34,7 +39,7 @@ type TargetLoad struct {
 
 // targetOf sums a side up, in relation to base.
 func targetOf(s, base *side) Target {
-	t := Target{Label: s.label, Own: s.broker}
+	t := Target{Label: s.label, Own: s.broker, Peer: s.peer, Appends: s.appended}
 	if s.failed != nil {
 		t.Failed = s.failed.Error()
 	}
@@ -101,11 +106,12 @@ func mergeProcesses(runs []bench.SendReport) []bench.ProcessReport {
 	return out
 }
 
-// faultsOf names what targets did not acknowledge.
+// faultsOf names what targets did not acknowledge. A peer that is too busy for the load is no fault of the measurement: the tables
+// tell it.
 func faultsOf(targets []Target) []string {
 	var out []string
 	for _, t := range targets {
-		if t.Failed != "" {
+		if t.Failed != "" && !t.Peer {
 			out = append(out, t.Label+": "+t.Failed)
 		}
 	}
@@ -177,6 +183,7 @@ func writeTargets(w io.Writer, targets []Target, loads []load) {
 				bench.WriteProcesses(w, at.Processes)
 			}
 		}
+		writeAppends(w, x.Label, x.Appends)
 		if x.Failed != "" {
 			fmt.Fprintf(w, "%s: %s\n", x.Label, x.Failed)
 		}

@@ -50,14 +50,41 @@ func TestSidesTakeTurnsEveryOtherRoundInReverse(t *testing.T) {
 		fake("a", true, allLoads, steady(1, 1)), fake("b", true, allLoads, steady(1, 1)),
 		fake("ping", false, []string{LoadSingle}, steady(1, 1)), fake("stub", false, []string{LoadFull}, steady(1, 1)),
 	}
-	tn := turns{Setup: s, rounds: 2, loads: []load{single, full}, prefix: "x: "}
+	alone := single
+	alone.turns = 3
+	tn := turns{Setup: s, rounds: 2, warmup: 30, run: 300, loads: []load{alone, full}, prefix: "x: "}
 	require.NoError(t, tn.measure(t.Context(), sides))
-	require.Equal(t, []string{
-		"x: a, 1 in flight", "x: b, 1 in flight", "x: ping, 1 in flight", "x: a, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: stub, 4 × 64 in flight",
-		"x: ping, 1 in flight", "x: b, 1 in flight", "x: a, 1 in flight", "x: stub, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: a, 4 × 64 in flight",
-		"done",
-	}, steps)
+	forth := []string{"x: a, 1 in flight", "x: b, 1 in flight", "x: ping, 1 in flight"}
+	back := []string{"x: ping, 1 in flight", "x: b, 1 in flight", "x: a, 1 in flight"}
+	require.Equal(t, slices.Concat(
+		forth, back, forth, []string{"x: a, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: stub, 4 × 64 in flight"},
+		back, forth, back, []string{"x: stub, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: a, 4 × 64 in flight"},
+		[]string{"done"},
+	), steps)
+	require.Len(t, sides[0].reports[LoadSingle], 6)
+	require.Len(t, sides[0].reports[LoadFull], 2)
 	require.Equal(t, len(steps)-1, tn.steps(sides))
+}
+
+func TestOfARoundsTurnsTheMedianCounts(t *testing.T) {
+	l := load{turns: 3}
+	s := byRound(bench.NewSeries([]float64{1, 9, 2, 4, 4, 40, 7}), l)
+	require.Equal(t, []float64{2, 4, 7}, s.Values)
+	require.InDelta(t, 4, s.Median, 0)
+	require.Empty(t, byRound(bench.NewSeries(nil), l).Values)
+	require.Equal(t, []float64{1, 2}, byRound(bench.NewSeries([]float64{1, 2}), full).Values)
+}
+
+func TestTheTurnsOfARoundShareItsTime(t *testing.T) {
+	var warmups, runs []time.Duration
+	s := &side{label: "a", loads: allLoads, measure: func(_ context.Context, _ load, warmup, run time.Duration) (bench.SendReport, error) {
+		warmups, runs = append(warmups, warmup), append(runs, run)
+		return bench.SendReport{}, nil
+	}}
+	l := load{name: LoadSingle, turns: 2}
+	require.NoError(t, turns{rounds: 1, warmup: 10, run: 100, loads: []load{l, full}}.measure(t.Context(), []*side{s}))
+	require.Equal(t, []time.Duration{5, 5, 10}, warmups)
+	require.Equal(t, []time.Duration{50, 50, 100}, runs)
 }
 
 func TestAnErrorEndsTheTurnsAndNamesTheSide(t *testing.T) {
@@ -137,6 +164,47 @@ func TestTheFiguresOfOverheadAreWhatTheySay(t *testing.T) {
 	require.Equal(t, bench.Holds, figure(t, list, "sync_async_throughput_128").Verdict)
 }
 
+func TestRedisIsHeldAgainstOrNamedAsMissing(t *testing.T) {
+	sides := []*side{
+		fake(LabelAsync, true, allLoads, steady(100_000, 50)), fake(LabelSync, true, allLoads, steady(96_000, 80)),
+		fake(LabelRedis, false, []string{LoadSingle}, steady(0, 100)),
+	}
+	require.NoError(t, turns{rounds: 3, loads: []load{single, full}}.measure(t.Context(), sides))
+	r, err := sizeReport(128, sides)
+	require.NoError(t, err)
+	f := figure(t, OverheadReport{Sizes: []SizeReport{r}}.Figures(), "sync_redis_p50_128")
+	require.InDelta(t, 0.8, f.Median, 1e-9)
+	require.Equal(t, bench.Holds, f.Verdict)
+
+	without, err := sizeReport(128, sides[:2])
+	require.NoError(t, err)
+	rep := OverheadReport{Sizes: []SizeReport{without}, Missing: "no redis-server"}
+	require.Equal(t, bench.Unknown, figure(t, rep.Figures(), "sync_redis_p50_128").Verdict)
+	var out strings.Builder
+	rep.WriteTable(&out)
+	require.Contains(t, out.String(), "no redis-server")
+}
+
+func TestWithoutRedisTheRestIsMeasured(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var rep OverheadReport
+	o := OverheadOptions{Setup: Setup{Dir: t.TempDir()}, Redis: RedisHere}
+	stop, err := o.startPeers(t.Context(), &rep)
+	require.NoError(t, err)
+	require.NoError(t, stop())
+	require.Nil(t, o.redis)
+	require.Contains(t, rep.Missing, "not measured: no redis-server")
+}
+
+func TestWhatABrokerCostsIsReportedForOursAndThePeers(t *testing.T) {
+	list := overheadOf(t, map[string][]float64{"Apache 5.5.0": {8000, 200}}).Figures()
+	for _, label := range []string{LabelSync, LabelAsync, "Apache 5.5.0"} {
+		require.InDelta(t, 0.9, figure(t, list, "cpu_per_message:"+label+"_128").Median, 1e-9)
+		require.InDelta(t, 5, figure(t, list, "rss_anon_of:"+label+"_128").Median, 1e-9)
+	}
+	require.False(t, slices.ContainsFunc(list, func(f bench.Figure) bool { return strings.Contains(f.Name, LabelStub) }))
+}
+
 func TestOnlyPeersHaveNoFiguresOfOurs(t *testing.T) {
 	a := fake("a", false, allLoads, steady(1, 1))
 	require.NoError(t, turns{rounds: 1, loads: []load{single, full}}.measure(t.Context(), []*side{a}))
@@ -161,6 +229,11 @@ func TestWhatWasNotAcknowledgedIsAFault(t *testing.T) {
 	rep := OverheadReport{Sizes: []SizeReport{r}}
 	require.Len(t, rep.Faults(), 1)
 	require.Contains(t, rep.Faults()[0], "3 SLAVE_NOT_AVAILABLE")
+	s.peer = true
+	r, err = sizeReport(128, []*side{s})
+	require.NoError(t, err)
+	rep.Sizes = []SizeReport{r}
+	require.Empty(t, rep.Faults(), "a peer's, which is told all the same")
 	var out strings.Builder
 	rep.WriteTable(&out)
 	require.Contains(t, out.String(), "SLAVE_NOT_AVAILABLE")
@@ -261,8 +334,11 @@ func TestTheReportsKeepTheirNames(t *testing.T) {
 		{FanoutRow{}, "label loads own slaves"},
 		{LagReport{Failed: "x"}, "failed generator_ns_per_message lag_max_ms lag_p50_ms lag_p99_ms peak processes rate rounds samples size throughput"},
 		{StartReport{}, "bytes clean_seconds empty_seconds fill_seconds generator_ns_per_message killed_seconds messages processes rounds size"},
-		{Results{Floor: &FloorReport{}, Overhead: &OverheadReport{}, Lag: &LagReport{}, Fanout: &FanoutReport{}, Soak: &SoakReport{}, Catchup: &CatchupReport{}, Start: &StartReport{}},
-			"catchup fanout floor lag overhead soak start"},
+		{ColdReport{Failed: "x"}, "catchup_p99_us disk_mb_per_s disk_ratio failed generator_ns_per_message idle_p99_us kept_in_memory producer_rate producers_p99 resident_at_start"},
+		{Results{
+			Floor: &FloorReport{}, Overhead: &OverheadReport{}, Lag: &LagReport{}, Fanout: &FanoutReport{}, Soak: &SoakReport{}, Catchup: &CatchupReport{},
+			CatchupCold: &CatchupReport{}, Start: &StartReport{},
+		}, "catchup catchup_cold fanout floor lag overhead soak start"},
 	} {
 		text, err := json.Marshal(c.v)
 		require.NoError(t, err)
@@ -282,9 +358,12 @@ func TestAQuickPlanIsShort(t *testing.T) {
 	require.Equal(t, 1, p.overhead.Rounds)
 	require.LessOrEqual(t, p.start.Bytes, int64(64<<20))
 	require.LessOrEqual(t, p.soak.Duration, time.Second)
-	full := AllOptions{Rounds: 7, Peers: []Peer{{"a", "b:1"}}}.plan()
+	require.True(t, p.cold.Cold)
+	full := AllOptions{Rounds: 7, Peers: []Peer{{Label: "a", Addr: "b:1"}}}.plan()
 	require.Equal(t, 7, full.overhead.Rounds)
 	require.Len(t, full.overhead.Peers, 1)
+	require.True(t, full.cold.Cold)
+	require.Equal(t, []int{1, 4}, full.fanout.Slaves)
 }
 
 func TestANumberOfSlavesBelowOneIsRefused(t *testing.T) {

@@ -78,6 +78,7 @@ The exit status is 0 if every message was acknowledged.`,
 	f.IntVar(&o.Conns, "conns", 4, "connections")
 	f.IntVar(&o.Depth, "depth", 64, "messages in flight per connection")
 	f.Float64Var(&o.Rate, "rate", 0, "messages per second over all connections; 0: as fast as it goes")
+	addTick(cmd, &o.Tick)
 	f.DurationVar(&o.Duration, "duration", 10*time.Second, "time that is measured")
 	f.DurationVar(&o.Warmup, "warmup", 2*time.Second, "time before it that is not measured")
 	f.Int64Var(&o.Messages, "messages", 0, "stop after so many messages; 0: no limit")
@@ -87,6 +88,10 @@ The exit status is 0 if every message was acknowledged.`,
 	f.StringArrayVar(&watch, "watch", nil, "NAME=PID of a process whose memory and processor time are reported; may be given again")
 	f.BoolVar(&asJSON, "json", false, jsonUsage)
 	return cmd
+}
+
+func addTick(cmd *cobra.Command, tick *time.Duration) {
+	cmd.Flags().DurationVar(tick, "tick", bench.DefaultTick, "with a rate: messages due within so much time are due at its begin, and leave together")
 }
 
 func benchSend(cmd *cobra.Command, o bench.SendOptions, asJSON bool) error {

@@ -34,6 +34,9 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "overhead", "--own=false"}, "nothing to measure"},
 		{[]string{"bench", "overhead", "--size=0"}, "--size=0"},
 		{[]string{"bench", "all", "--addr=h"}, "LABEL=HOST:PORT"},
+		{[]string{"bench", "overhead", "--redis=here?"}, "--redis=here?"},
+		{[]string{"bench", "all", "--redis=6379"}, "--redis=6379"},
+		{[]string{"bench", "send", "--addr=h:1", "--tick=-1s"}, "tick -1"},
 		{[]string{"bench", "all", "--rounds=0"}, "--rounds=0"},
 		{[]string{"bench", "floor", "--bytes=-1"}, "--bytes=-1"},
 		{[]string{"bench", "fanout", "--slaves=1,0"}, "--slaves=0"},
@@ -41,6 +44,7 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "lag", "--rounds=0"}, "--rounds=0"},
 		{[]string{"bench", "start", "--log=0"}, "--log=0"},
 		{[]string{"bench", "catchup", "--log=0"}, "--log=0"},
+		{[]string{"bench", "catchup", "--cold", "--producerRate=0"}, "--producerRate=0"},
 	} {
 		var out, errs bytes.Buffer
 		require.Equal(t, statusUsage, run(c.args, &out, &errs), "%v", c.args)
@@ -128,7 +132,7 @@ func TestEachTrialRunsWithRealBrokers(t *testing.T) {
 		{"fanout", "--rounds=1", "--run=100ms", "--warmup=20ms", "--slaves=1,2"},
 		{"soak", "--rate=500", "--duration=400ms", "--warmup=50ms", "--every=100ms"},
 		{"catchup", "--rounds=1", "--log=8", "--segment=4"},
-		{"catchup", "--rounds=1", "--log=8", "--segment=4", "--cold"},
+		{"catchup", "--rounds=1", "--log=8", "--segment=4", "--cold", "--idle=100ms"},
 		{"start", "--rounds=1", "--log=8", "--segment=4", "--load=100ms"},
 	} {
 		t.Run(args[0], func(t *testing.T) {

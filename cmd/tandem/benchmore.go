@@ -68,6 +68,7 @@ func newBenchSoakCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Addr, "addr", "", "host:port of a broker that runs already; default a synchronous master and a slave of our own")
 	f.Float64Var(&o.Rate, "rate", 20_000, "messages per second")
+	addTick(cmd, &o.Tick)
 	f.DurationVar(&o.Duration, "duration", time.Minute, "time that is measured")
 	f.DurationVar(&o.Warmup, "warmup", 2*time.Second, "time before it that is not measured")
 	f.DurationVar(&o.Every, "every", 0, "length of the stretches that are reported; default 1 s, or a 300th of the duration if that is longer")
@@ -101,15 +102,23 @@ func newBenchCatchupCommand() *cobra.Command {
 	f.IntVar(&segment, "segment", 1024, "mappedFileSizeCommitLog, MiB")
 	f.IntVar(&o.Size, "size", 1024, "body bytes of a message")
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds")
-	f.BoolVar(&o.Cold, "cold", false, "the files are not in memory at the begin of each run")
+	f.BoolVar(&o.Cold, "cold", false, "the files are not in memory at the begin of each run, and producers load the master meanwhile")
+	f.Float64Var(&o.ProducerRate, "producerRate", 5000, "messages per second of the producers in cold runs")
+	f.DurationVar(&o.IdleRun, "idle", 3*time.Second, "time for which the producers are measured without a slave, in each cold round")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := errors.Join(positive("log", log), positive("segment", segment), positive("size", o.Size), positive("rounds", o.Rounds)); err != nil {
 			return err
+		}
+		if o.ProducerRate <= 0 || o.IdleRun <= 0 {
+			return usagef("--producerRate=%g --idle=%s: not valid; valid: more than 0", o.ProducerRate, o.IdleRun)
 		}
 		o.Bytes, o.Segment = int64(log)<<20, int64(segment)<<20
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
 			o.Setup = s
 			r, err := trial.Catchup(ctx, o)
+			if o.Cold {
+				return whole(err, trial.Results{CatchupCold: &r})
+			}
 			return whole(err, trial.Results{Catchup: &r})
 		})
 	}

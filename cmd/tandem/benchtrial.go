@@ -107,29 +107,38 @@ func (t *trialFlags) print(w io.Writer, d report.Document) error {
 	return nil
 }
 
+// How long all measurements may take.
+const (
+	limitAlone     = 15 * time.Minute
+	limitWithPeers = 20 * time.Minute
+)
+
 func newBenchAllCommand() *cobra.Command {
 	var o trial.AllOptions
 	var peers []string
 	cmd := &cobra.Command{
 		Use:   "all",
 		Short: "All measurements that follow, and each figure against its bound",
-		Long: `Runs all measurements that start processes of their own, in about ten minutes, and ends with each figure against its bound. Needs
+		Long: `Runs all measurements that start processes of their own, in some twelve minutes, and ends with each figure against its bound. Needs
 some 15 GiB of disk for a while. With --quick it does as little of everything as shows that it works, and never fails on speed; nothing is kept.`,
 	}
 	t := newTrialFlags(cmd, true)
 	f := cmd.Flags()
 	f.BoolVar(&o.Quick, "quick", false, "within a minute, for figures that mean nothing and are not judged")
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds of each measurement")
-	f.DurationVar(&t.limit, "limit", 15*time.Minute, "time after which what is left is left out, and the exit status is 1")
-	addPeers(cmd, &peers)
+	f.DurationVar(&t.limit, "limit", limitAlone, "time after which what is left is left out, and the exit status is 1; default 20m with --apache or --redis")
+	addPeers(cmd, &peers, &o.Apache, &o.Redis)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := positive("rounds", o.Rounds); err != nil {
 			return err
 		}
-		if o.Peers, err = parsePeers(peers); err != nil {
+		if o.Peers, err = checkPeers(peers, o.Redis); err != nil {
 			return err
 		}
 		t.quick = o.Quick
+		if !cmd.Flags().Changed("limit") && (o.Apache != "" || o.Redis != "") {
+			t.limit = limitWithPeers
+		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
 			o.Setup = s
 			return trial.All(ctx, o)
@@ -146,12 +155,12 @@ func newBenchOverheadCommand() *cobra.Command {
 		Use:   "overhead",
 		Short: "Synchronous beside asynchronous replication, bare exchanges and other brokers, in turns",
 		Long: `Starts two clusters of a master and a slave, one that answers when the slave has the message and one that answers at once, and bare
-exchanges of the same bytes without a broker. Measures them, and any brokers given by --addr, in turns of short runs. Ratios are taken round by
-round. A broker of --addr whose label has "apache" in it, and not "async", is taken for one that replicates before it answers.`,
+exchanges of the same bytes without a broker. Measures them, and any brokers given by --addr, in turns of short runs. Ratios are taken turn by
+turn. A broker of --addr whose label has "apache" in it, and not "async", is taken for one that replicates before it answers.`,
 	}
 	t := newTrialFlags(cmd, false)
 	f := cmd.Flags()
-	addPeers(cmd, &peers)
+	addPeers(cmd, &peers, &o.Apache, &o.Redis)
 	f.BoolVar(&own, "own", true, "measure clusters of our own; false: only the brokers of --addr, the first one being the base")
 	f.BoolVar(&floor, "floor", true, "measure bare exchanges beside them")
 	f.IntSliceVar(&o.Sizes, "size", []int{128, 1024}, "body bytes of a message; several are measured one after the other")
@@ -159,7 +168,7 @@ round. A broker of --addr whose label has "apache" in it, and not "async", is ta
 	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		o.NoOwn, o.NoFloor = !own, !floor
-		if o.Peers, err = parsePeers(peers); err != nil {
+		if o.Peers, err = checkPeers(peers, o.Redis); err != nil {
 			return err
 		}
 		if err := errors.Join(positive("size", o.Sizes...), positive("rounds", o.Rounds)); err != nil {
@@ -182,8 +191,20 @@ func whole(err error, r trial.Results) (trial.Results, error) {
 	return r, nil
 }
 
-func addPeers(cmd *cobra.Command, peers *[]string) {
-	cmd.Flags().StringArrayVar(peers, "addr", nil, "LABEL=HOST:PORT of a broker to measure beside our own; may be given again")
+func addPeers(cmd *cobra.Command, peers *[]string, apache, redis *string) {
+	f := cmd.Flags()
+	f.StringArrayVar(peers, "addr", nil, "LABEL=HOST:PORT of a broker to measure beside our own; may be given again")
+	f.StringVar(apache, "apache", "", "version of Apache RocketMQ, such as 5.5.0: a master that waits for its slave is fetched by Maven, started, and measured beside our own")
+	f.StringVar(redis, "redis", "", "HOST:PORT of a Redis master that has a replica, to measure SET and WAIT 1; without an address both are started")
+	f.Lookup("redis").NoOptDefVal = trial.RedisHere
+}
+
+// checkPeers reads what addPeers has asked for.
+func checkPeers(peers []string, redis string) ([]trial.Peer, error) {
+	if redis != "" && redis != trial.RedisHere && !strings.Contains(redis, ":") {
+		return nil, usagef("--redis=%s: not valid; valid: --redis or --redis=HOST:PORT", redis)
+	}
+	return parsePeers(peers)
 }
 
 func parsePeers(list []string) ([]trial.Peer, error) {
