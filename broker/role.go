@@ -33,6 +33,8 @@ func (b *Broker) becomeMaster() error {
 	m, err := transfer.NewMaster(transfer.MasterOptions{
 		Addr:              b.set.HAListenAddr(),
 		BatchSize:         b.set.HaTransferBatchSize,
+		MaxBatch:          max(b.set.HaMaxTransferBatchSize, b.set.HaTransferBatchSize),
+		InFlight:          b.set.HaFramesInFlight,
 		HeartbeatInterval: b.set.HaSendHeartbeatInterval.Duration(),
 		Housekeeping:      b.set.HaHousekeepingInterval.Duration(),
 		InSyncReplicas:    b.set.NeededReplicas(),

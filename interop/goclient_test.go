@@ -28,7 +28,7 @@ func runHelper(role string, args []string) int {
 			values[k] = v
 		}
 	}
-	run := map[string]func(map[string]string) error{"Produce": goProduce, "Consume": goConsume}[role]
+	run := map[string]func(map[string]string) error{"Produce": goProduce, "Consume": goConsume, "Trace": trace}[role]
 	if run == nil {
 		fmt.Fprintf(os.Stderr, "no helper program %q\n", role)
 		return 2

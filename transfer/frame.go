@@ -38,6 +38,7 @@ type frame struct {
 	header     [codec.HAHeaderSize]byte
 	headerLeft int
 	body       body
+	copied     []byte // the body, in the mode that copies
 	iov        [2]unix.Iovec
 	msg        unix.Msghdr
 }
@@ -61,11 +62,12 @@ func (f *frame) abandon() {
 // errAgain says that the socket is full.
 const errAgain = unix.EAGAIN
 
-// send moves the frame on until it is out or the socket is full (errAgain). It gives the bytes the socket took, also when
-// an error follows.
-func (f *frame) send(socket int) (taken int, err error) {
+// send moves the frame on until it is out or the socket is full (errAgain). It gives the bytes the socket took, and in how many
+// system calls, also when an error follows.
+func (f *frame) send(socket int) (taken, calls int, err error) {
 	for f.pending() {
 		var n int
+		calls++
 		if f.headerLeft > 0 || f.body.segment == nil {
 			n, err = f.sendMemory(socket)
 		} else {
@@ -75,17 +77,17 @@ func (f *frame) send(socket int) (taken int, err error) {
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
-			return taken, err
+			return taken, calls, err
 		}
 	}
 	f.body.release()
-	return taken, nil
+	return taken, calls, nil
 }
 
 // sendMemory sends what is left of the header, and the body with it if that is mapped. A header that its body follows by
 // sendfile waits for it in the socket (MSG_MORE), so that both leave in one packet.
 func (f *frame) sendMemory(socket int) (int, error) {
-	flags, parts := unix.MSG_NOSIGNAL, 0
+	flags, parts := unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0
 	if f.headerLeft > 0 {
 		f.setPart(parts, f.header[len(f.header)-f.headerLeft:])
 		parts++

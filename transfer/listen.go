@@ -143,7 +143,7 @@ func (s *session) OnData(bytes []byte) error {
 
 // OnClose ends the session.
 func (s *session) OnClose(err error) {
-	if s.file == nil {
+	if s.gone == nil {
 		return // it never began
 	}
 	s.hangUp()
@@ -199,6 +199,9 @@ func (m *Master) reports(s *session, bytes []byte) error {
 	m.moved()
 	m.mu.Unlock()
 	m.ring.Advance()
+	if err == nil && s.promised.Load() < m.store.End() {
+		s.offer()
+	}
 	return err
 }
 
@@ -226,6 +229,8 @@ func (m *Master) report(s *session, offset int64, log rules.Log, now int64) erro
 	if err := m.state.Report(s.id, offset, log, now); err != nil {
 		return err
 	}
+	s.acked.Store(offset)
+	s.reports.Add(1)
 	if s.reported {
 		return nil
 	}

@@ -27,6 +27,9 @@ type Master struct {
 	log   *zap.Logger
 	rules rules.Config
 
+	whole  int64 // bytes behind up to which a slave gets all in one frame, sent by who appended them
+	gather int64 // bytes that wait for a report at most
+
 	listener *net.TCPListener
 	addr     netip.AddrPort
 	host     *engine.Server // whose loops take the reports
@@ -76,6 +79,9 @@ func NewMaster(o MasterOptions, store *commitlog.Store) (*Master, error) {
 	return m, nil
 }
 
+// wholeBatches is how many batches a slave may be behind and still count as caught up: what it lacks is surely in memory.
+const wholeBatches = 8
+
 func newMaster(o MasterOptions, store *commitlog.Store) *Master {
 	m := &Master{
 		o: o, store: store, log: o.Logger,
@@ -87,6 +93,8 @@ func newMaster(o MasterOptions, store *commitlog.Store) *Master {
 		pending:  make(map[netip.AddrPort]promise),
 		history:  newHistory(o.Logger),
 	}
+	m.whole = int64(min(wholeBatches*o.BatchSize, o.MaxBatch))
+	m.gather = m.whole / 2
 	m.state = rules.New(m.rules)
 	m.sessions.Store(new([]*session))
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -140,31 +148,6 @@ func (m *Master) NotifyAppended() {
 	if m.rules.Need == 0 {
 		m.ring.Advance()
 	}
-}
-
-// pin takes hold of at most n bytes of the log for sending.
-func (m *Master) pin(offset, n int64) (body, error) {
-	if m.o.Mode == Mapped || m.o.Mode == Auto && n <= int64(m.o.BatchSize) {
-		slice, err := m.store.Read(offset, int(n))
-		if err == nil && len(slice.Bytes) == 0 {
-			err = commitlog.ErrOutOfRange
-		}
-		return body{slice: slice, left: len(slice.Bytes)}, m.gone(offset, err)
-	}
-	segment, err := m.store.Segment(offset)
-	if err != nil {
-		return body{}, m.gone(offset, err)
-	}
-	at := offset - segment.Base()
-	return body{segment: segment, at: at, left: int(min(n, segment.Size()-at))}, nil
-}
-
-// gone says what it means that a position cannot be read.
-func (m *Master) gone(offset int64, err error) error {
-	if errors.Is(err, commitlog.ErrOutOfRange) && offset < m.store.MinOffset() {
-		return fmt.Errorf("%w: slave %d, oldest here %d; it was deleted while the slave lagged", rules.ErrBelowMin, offset, m.store.MinOffset())
-	}
-	return err
 }
 
 // Identify notes that the HA connection which has the address haLocal on the slave's side is that of slave id. It may come

@@ -26,7 +26,7 @@ func TestMasterServesEveryPositionFromExactlyThere(t *testing.T) {
 	whole := logBytes(t, store, 0)
 	end := store.End()
 	newest := end - end%segmentSize
-	for _, mode := range []Mode{Auto, Sendfile, Mapped} {
+	for _, mode := range []Mode{Auto, Sendfile, Mapped, Copied} {
 		o := masterOptions()
 		o.Mode, o.BatchSize, o.MaxBatch = mode, 1000, 5000
 		m := startMaster(t, o, store)
@@ -165,7 +165,7 @@ func TestReportsMayComeInAnyCut(t *testing.T) {
 func TestSlowReaderGetsEveryByteOnce(t *testing.T) {
 	store := masterStore(t)
 	fill(t, store, 20*segmentSize)
-	for _, mode := range []Mode{Sendfile, Mapped} {
+	for _, mode := range []Mode{Sendfile, Mapped, Copied} {
 		o := masterOptions()
 		o.Mode = mode
 		m := startMaster(t, o, store)
@@ -374,7 +374,7 @@ func TestAPositionThatWasDeletedIsRefusedAndSaysSo(t *testing.T) {
 	put(t, store, 1000)
 	require.EqualValues(t, 3*segmentSize, store.MinOffset())
 	m := startMaster(t, masterOptions(), store)
-	_, err = m.pin(segmentSize, 10)
+	_, err = m.pin(segmentSize, 10, true, new(frame))
 	require.ErrorIs(t, err, rules.ErrBelowMin)
 
 	for _, report := range []int64{1, segmentSize, 3*segmentSize - 1} {

@@ -20,18 +20,22 @@ const (
 	DefaultAckTimeout      = 2 * time.Second
 	DefaultRingSize        = 65536
 	DefaultMaxSessions     = 256
+	DefaultInFlight        = 2
+	LargestInFlight        = 1024
 )
 
 // Mode says how a body leaves the master.
 type Mode int
 
 const (
-	// Auto sends small frames of hot pages by writev from the mapping, all others by sendfile.
+	// Auto sends small bodies for caught-up slaves from the mapping, together with the header, and all others by sendfile.
 	Auto Mode = iota
 	// Sendfile sends every body by sendfile from the segment's file.
 	Sendfile
-	// Mapped sends every body by writev from inside the mapped segment.
+	// Mapped sends every body by a vectored write from inside the mapped segment.
 	Mapped
+	// Copied reads every body into memory first, for file systems that can do neither.
+	Copied
 )
 
 // ParseMode reads the configuration's word (haTransferMode).
@@ -43,20 +47,25 @@ func ParseMode(s string) (Mode, error) {
 		return Sendfile, nil
 	case "mmap":
 		return Mapped, nil
+	case "copy":
+		return Copied, nil
 	}
-	return Auto, fmt.Errorf("%w: haTransferMode=%s; auto, sendfile or mmap", ErrOptions, s)
+	return Auto, fmt.Errorf("%w: haTransferMode=%s; auto, sendfile, mmap or copy", ErrOptions, s)
 }
 
 // MasterOptions configures a Master. A zero field means its default.
 type MasterOptions struct {
 	// Addr is the host:port to listen on (haListenPort); port 0 lets the system choose.
 	Addr string
-	// BatchSize is the largest body of a frame, in bytes, while a slave is caught up
-	// (haTransferBatchSize, 32 KiB).
+	// BatchSize is the measure of a frame's body, in bytes (haTransferBatchSize, 32 KiB). A slave that is less than eight of
+	// them behind counts as caught up and gets what it lacks in one frame; half as many gather for a report at most.
 	BatchSize int
 	// MaxBatch bounds the body while a slave lags, in bytes (1 MiB, at most 4 MiB - 13: a Java
 	// slave that is sent more never gets further).
 	MaxBatch int
+	// InFlight is how many frames may be on their way to a caught-up slave, not acknowledged, before what is appended gathers
+	// until its next report comes, a few batches at most (2). 1 costs the least per message, many make nothing wait.
+	InFlight int
 	// HeartbeatInterval is the silence after which an empty frame is sent (haSendHeartbeatInterval, 5 s).
 	HeartbeatInterval time.Duration
 	// Housekeeping is how long a slave may go without a valid report, its first one included, and
@@ -95,6 +104,7 @@ type MasterOptions struct {
 func (o *MasterOptions) fill() {
 	setDefault(&o.BatchSize, DefaultBatchSize)
 	setDefault(&o.MaxBatch, max(DefaultMaxBatch, o.BatchSize))
+	setDefault(&o.InFlight, DefaultInFlight)
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeat)
 	setDefault(&o.Housekeeping, DefaultHousekeeping)
 	setDefault(&o.MaxGapNotInSync, DefaultMaxGapNotInSync)
@@ -119,6 +129,8 @@ func (o *MasterOptions) check() error {
 		return fmt.Errorf("%w: haTransferBatchSize=%d; 1 to %d bytes are possible", ErrOptions, o.BatchSize, LargestBatch)
 	case o.MaxBatch < o.BatchSize || o.MaxBatch > LargestBatch:
 		return fmt.Errorf("%w: largest HA batch %d; haTransferBatchSize (%d) to %d bytes are possible", ErrOptions, o.MaxBatch, o.BatchSize, LargestBatch)
+	case o.InFlight < 1 || o.InFlight > LargestInFlight:
+		return fmt.Errorf("%w: %d frames on their way to a slave; 1 to %d are possible", ErrOptions, o.InFlight, LargestInFlight)
 	case o.InSyncReplicas < 0:
 		return fmt.Errorf("%w: inSyncReplicas=%d; 1 (wait for nobody) or more copies, the master's included", ErrOptions, o.InSyncReplicas)
 	case o.HeartbeatInterval < 0 || o.Housekeeping < 0 || o.SlaveTimeout < 0 || o.SyncFlushTimeout < 0:

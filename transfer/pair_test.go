@@ -402,7 +402,7 @@ func BenchmarkTransfer(b *testing.B) {
 	for store.End() < 64<<20 {
 		put(b, store, 60000)
 	}
-	for name, mode := range map[string]Mode{"sendfile": Sendfile, "mapped": Mapped} {
+	for name, mode := range map[string]Mode{"sendfile": Sendfile, "mapped": Mapped, "copied": Copied} {
 		b.Run(name, func(b *testing.B) {
 			mo := masterOptions()
 			mo.Mode = mode

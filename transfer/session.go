@@ -1,12 +1,9 @@
 package transfer
 
 import (
-	"errors"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,24 +33,31 @@ type session struct {
 	life  sync.Mutex    // of gone: the connection may be told to close only before
 	start chan int64    // one slot: the first offset, after the first report
 
+	asked atomic.Bool // somebody had bytes to send and found mu taken: who holds it looks again
+
 	mu      sync.Mutex // the sending side
-	file    *os.File   // the socket, its own descriptor
-	raw     syscall.RawConn
-	ready   bool // the first offset is known
-	ended   bool // nothing may be sent any more
+	fd      int        // the socket, a descriptor of its own
+	ready   bool       // the first offset is known
+	level   bool       // the slave was sent all there was, since it was last far behind
+	ended   bool       // nothing may be sent any more
 	next    int64
+	frames  int     // with a body, begun so far
+	ends    []int64 // of the latest of them, as many as may be on their way at once
+	ahead   int64   // up to where the disk was asked to read
 	out     frame
-	sendErr error
-	tryOnce func(fd uintptr) bool
-	tryAll  func(fd uintptr) bool
 	limiter *rate.Limiter
 
 	// Written by the sender, read by anybody.
 	sentFrom atomic.Int64
 	promised atomic.Int64 // end of the latest frame, set before its first byte leaves
+	barrier  atomic.Int64 // what must be acknowledged before a small frame leaves
 	taken    atomic.Int64 // bytes the socket took
+	sends    atomic.Int64 // system calls
 	lastSend atomic.Int64 // ms of the ring's clock
 	parked   atomic.Bool  // the writer waits for the socket
+
+	acked   atomic.Int64 // the latest report; the event loop writes
+	reports atomic.Int64 // how many came
 
 	// Housekeeper only, shown by Status.
 	rate       atomic.Int64
@@ -61,37 +65,26 @@ type session struct {
 	stuckSince int64
 }
 
-// open takes a descriptor of its own for the sending side.
+// open takes a descriptor of its own for the sending side. Go's poller does not get to know it: every report would wake it.
 func (s *session) open(c engine.Socket) error {
 	fd, err := c.Dup()
 	if err != nil {
 		return err
 	}
-	file := os.NewFile(uintptr(fd), "ha")
-	if s.raw, err = file.SyscallConn(); err != nil {
-		_ = file.Close()
-		return err
-	}
-	s.file, s.conn, s.remote, s.opened = file, c, addrPort(c.RemoteAddr()), s.m.nowMs()
+	s.fd, s.opened, s.conn, s.remote = fd, s.m.nowMs(), c, addrPort(c.RemoteAddr())
 	s.wake, s.gone, s.start = make(chan struct{}, 1), make(chan struct{}), make(chan int64, 1)
 	s.limiter, s.stuckSince = s.m.newLimiter(), s.opened
+	s.ends = make([]int64, s.m.o.InFlight)
 	s.lastSend.Store(s.opened)
-	s.tryOnce = func(fd uintptr) bool {
-		s.send(fd)
-		return true
-	}
-	s.tryAll = func(fd uintptr) bool {
-		s.send(fd)
-		return s.sendErr != errAgain
-	}
 	return nil
 }
 
-// send needs mu.
-func (s *session) send(fd uintptr) {
-	n, err := s.out.send(int(fd))
+// push sends what the socket takes of the frame under way. It needs mu.
+func (s *session) push() error {
+	n, calls, err := s.out.send(s.fd)
 	s.taken.Add(int64(n))
-	s.sendErr = err
+	s.sends.Add(int64(calls))
+	return err
 }
 
 // wakeUp makes the writer look again. It never blocks, and a look that was asked for is never lost.
@@ -102,36 +95,51 @@ func (s *session) wakeUp() {
 	}
 }
 
-// offer is called after an append: if this slave is caught up and nobody is sending, the caller sends the new bytes itself
-// and saves a hand-over; all else is left to the writer. It never blocks.
+// offer is called when there may be bytes to send, after an append and after a report: if this slave is caught up, the caller
+// sends them itself and saves a hand-over; all else is left to the writer. It never blocks.
+//
+// While as many frames as may be are on their way and not acknowledged, small amounts gather: the report that is due sends them,
+// all in one frame. So a busy master sends as often as its slave answers, and an idle one at once.
 func (s *session) offer() {
-	if s.mu.TryLock() {
+	if s.gathers() {
+		return
+	}
+	s.asked.Store(true)
+	for s.asked.Load() && s.mu.TryLock() {
+		s.asked.Store(false)
 		done := s.sendNow()
 		s.mu.Unlock()
-		if done {
-			return
+		if !done {
+			s.wakeUp()
 		}
 	}
-	s.wakeUp()
 }
 
-// sendNow sends one small frame without waiting. false leaves the rest to the writer. It needs mu.
+// gathers says that what there is to send waits for a report. The report is noted before the log's end is looked at, and the
+// end is moved before the note is: one of the two sides sees the other.
+func (s *session) gathers() bool {
+	if s.acked.Load() >= s.barrier.Load() {
+		return false
+	}
+	return s.m.store.End()-s.promised.Load() < s.m.gather
+}
+
+// sendNow sends what there is without waiting. false leaves the rest to the writer. It needs mu.
 func (s *session) sendNow() bool {
 	if !s.ready || s.ended {
 		return true
 	}
-	lag := s.m.store.End() - s.next
-	if lag == 0 && !s.out.pending() {
-		return true
+	end := s.m.store.End()
+	if s.out.pending() || !s.level || end-s.next > s.m.whole {
+		return end == s.next && !s.out.pending()
 	}
-	if s.out.pending() || lag > int64(s.m.o.BatchSize) || s.prepare() != nil {
-		return false
+	for s.next < end { // one frame, two at a segment's end
+		if s.prepare(end-s.next) != nil || s.push() != nil {
+			return false
+		}
+		s.lastSend.Store(s.m.nowMs())
 	}
-	if err := s.raw.Write(s.tryOnce); err != nil || s.sendErr != nil {
-		return false
-	}
-	s.lastSend.Store(s.m.nowMs())
-	return s.m.store.End() == s.next
+	return true
 }
 
 // write is the writer goroutine.
@@ -141,7 +149,7 @@ func (s *session) write() {
 	for {
 		select {
 		case start := <-s.start:
-			s.begin(start)
+			s.startAt(start)
 		case <-s.wake:
 		case <-beat.C:
 		case <-s.gone:
@@ -158,11 +166,12 @@ func (s *session) write() {
 	}
 }
 
-func (s *session) begin(start int64) {
+func (s *session) startAt(start int64) {
 	s.mu.Lock()
 	s.next, s.ready = start, true
 	s.sentFrom.Store(start)
 	s.promised.Store(start)
+	s.barrier.Store(0)
 	s.mu.Unlock()
 }
 
@@ -174,21 +183,26 @@ func (s *session) untilBeat() time.Duration {
 
 // catchUp sends frames until the slave has all there is, waiting for the socket wherever it must.
 func (s *session) catchUp() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		s.asked.Store(false)
+		err := s.sendAll()
+		s.mu.Unlock()
+		if err != nil || !s.asked.Load() {
+			return err
+		}
+	}
+}
+
+// sendAll needs mu.
+func (s *session) sendAll() error {
 	for s.ready {
 		if !s.out.pending() {
 			if sent, err := s.nextFrame(); err != nil || !sent {
 				return err
 			}
 		}
-		s.parked.Store(true)
-		err := s.raw.Write(s.tryAll)
-		s.parked.Store(false)
-		if err == nil {
-			err = s.sendErr
-		}
-		if err != nil {
+		if err := s.pushAll(); err != nil {
 			return err
 		}
 		s.lastSend.Store(s.m.nowMs())
@@ -196,37 +210,80 @@ func (s *session) catchUp() error {
 	return nil
 }
 
+// pushAll sends the frame under way to its last byte. It needs mu.
+func (s *session) pushAll() error {
+	s.parked.Store(true)
+	defer s.parked.Store(false)
+	for {
+		err := s.push()
+		if err != errAgain {
+			return err
+		}
+		if err := awaitRoom(s.fd); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRoom sleeps until the socket takes bytes again, or is shut down.
+func awaitRoom(fd int) error {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	for {
+		if _, err := unix.Poll(fds[:], -1); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
 // nextFrame begins the next frame. false means that there is nothing to say.
 func (s *session) nextFrame() (bool, error) {
-	if s.m.store.End() > s.next {
-		return true, s.prepare()
+	if lag := s.m.store.End() - s.next; lag > 0 {
+		return true, s.prepareLagging(lag)
 	}
+	s.level = true
 	if !rules.HeartbeatDue(s.lastSend.Load(), s.m.o.HeartbeatInterval.Milliseconds(), s.m.nowMs()) {
 		return false, nil
 	}
-	s.out.begin(s.next, body{})
+	s.begin(body{})
 	return true, nil
 }
 
-// prepare begins a frame of the bytes at next. It needs mu and at least one byte to send.
-func (s *session) prepare() error {
+// prepareLagging begins a frame for a slave that the writer serves. It needs mu and at least one byte to send.
+func (s *session) prepareLagging(lag int64) error {
 	o := &s.m.o
-	lag := s.m.store.End() - s.next
-	n := min(rules.BatchSize(lag, int64(o.BatchSize), int64(o.MaxBatch)), lag)
-	if lag > int64(o.BatchSize) {
-		s.throttle(n)
+	if lag <= s.m.whole {
+		return s.prepare(lag)
 	}
-	b, err := s.m.pin(s.next, n)
+	s.level = false
+	n := rules.BatchSize(lag, int64(o.BatchSize), int64(o.MaxBatch))
+	s.throttle(n)
+	if err := s.prepare(n); err != nil {
+		return err
+	}
+	s.readAhead()
+	return nil
+}
+
+// prepare begins a frame of at most n bytes at next. It needs mu and at least one byte to send.
+func (s *session) prepare(n int64) error {
+	b, err := s.m.pin(s.next, n, s.level, &s.out)
 	if err != nil {
 		return err
 	}
+	s.begin(b)
+	return nil
+}
+
+func (s *session) begin(b body) {
 	s.out.begin(s.next, b)
+	if b.left == 0 {
+		return
+	}
 	s.next += int64(b.left)
 	s.promised.Store(s.next)
-	if n == int64(o.MaxBatch) {
-		b.readAhead()
-	}
-	return nil
+	s.ends[s.frames%len(s.ends)] = s.next
+	s.frames++
+	s.barrier.Store(s.ends[s.frames%len(s.ends)])
 }
 
 // throttle keeps a lagging slave to the limit, if there is one.
@@ -236,16 +293,28 @@ func (s *session) throttle(n int64) {
 	}
 }
 
-// readAhead asks the kernel for what comes after this body, so that the next frame finds it in memory.
-func (b *body) readAhead() {
-	if b.segment != nil {
-		_ = unix.Fadvise(int(b.segment.File().Fd()), b.at+int64(b.left), 2*int64(b.left), unix.FADV_WILLNEED)
+const (
+	// aheadWindow is how far the reading of cold segments runs ahead of what is sent: as much as keeps a fast disk busy while
+	// the socket is full.
+	aheadWindow = 16 << 20
+	// aheadStep is how much is looked at, and asked for, at a time.
+	aheadStep = 1 << 20
+)
+
+// readAhead has the disk read what comes after the frame under way, unless it is in memory. It needs mu, and is for the writer: the
+// kernel may let it wait where the disk has too much to do.
+func (s *session) readAhead() {
+	s.ahead = max(s.ahead, s.next)
+	for limit := min(s.next+aheadWindow, s.m.store.End()); s.ahead < limit; s.ahead += aheadStep {
+		if s.m.store.Cold(s.ahead, aheadStep) {
+			s.m.fetch(s.ahead, aheadStep)
+		}
 	}
 }
 
 // fail ends the connection because the sending side cannot go on.
 func (s *session) fail(err error) {
-	if !isHangUp(err) && !errors.Is(err, os.ErrClosed) {
+	if !isHangUp(err) {
 		s.m.refuse(s, err)
 	}
 	s.kick()
@@ -268,7 +337,7 @@ func (s *session) end() {
 	s.mu.Lock()
 	s.ended = true
 	s.out.abandon()
-	_ = s.file.Close()
+	_ = unix.Close(s.fd)
 	s.mu.Unlock()
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"tandem/commitlog"
+	"tandem/transfer/rules"
 )
 
 // Slave follows a master's log: it finds the master, checks that the two logs are one, and writes what comes. One goroutine
@@ -35,6 +37,7 @@ type Slave struct {
 
 	// Written by the slave's goroutine, shown by Status.
 	reported, lastRead, received atomic.Int64
+	reads, reports               atomic.Int64 // system calls that brought bytes, and positions sent
 
 	// The slave's goroutine only.
 	pause    *backoff.ExponentialBackOff
@@ -163,9 +166,11 @@ func (s *Slave) attempt() error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 
+	local := addrPort(conn.LocalAddr())
+
 	first, position, err := s.check(ctx)
 	if err != nil {
-		s.tellRefusal(ctx, conn, err)
+		s.tellRefusal(ctx, local, err)
 		return err
 	}
 	if err := s.hello(ctx, conn); err != nil {
@@ -177,25 +182,33 @@ func (s *Slave) attempt() error {
 		s.told = ""
 	}
 	s.log.Info("following the master", zap.Stringer("addr", conn.RemoteAddr()), zap.Int64("reported", first))
-	stream, err := newStream(ctx, s, conn, first, position)
-	if err != nil {
-		return err
-	}
-	defer stream.close()
-	err = stream.follow()
+	err = s.follow(ctx, conn, first, position)
 	s.doubtful = s.doubtful || errors.Is(err, errRefused)
-	s.tellRefusal(ctx, conn, err)
+	s.tellRefusal(ctx, local, err)
 	return err
 }
 
+// follow takes the connection over and what comes on it, until something ends it.
+func (s *Slave) follow(ctx context.Context, conn *net.TCPConn, first int64, at rules.Position) error {
+	socket, err := takeOver(conn, s.o.readTimeout(), s.o.Housekeeping)
+	if err != nil {
+		return err
+	}
+	defer socket.close()
+	defer context.AfterFunc(ctx, socket.hangUp)()
+	stream := newStream(ctx, s, socket, first, at)
+	defer stream.close()
+	return stream.follow()
+}
+
 // tellRefusal lets the master know, once for each reason, that this slave does not follow it.
-func (s *Slave) tellRefusal(ctx context.Context, conn *net.TCPConn, err error) {
+func (s *Slave) tellRefusal(ctx context.Context, local netip.AddrPort, err error) {
 	if !errors.Is(err, errRefused) || err.Error() == s.told {
 		return
 	}
 	call, cancel := context.WithTimeout(ctx, s.o.CallTimeout)
 	defer cancel()
-	if s.o.Peer.Refuse(call, addrPort(conn.LocalAddr()), err.Error()) == nil {
+	if s.o.Peer.Refuse(call, local, err.Error()) == nil {
 		s.told = err.Error()
 	}
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -18,9 +15,13 @@ import (
 )
 
 const (
-	// ahead is how much is read beyond the body under way: the next header, and whole small frames, which are then copied to
-	// their place. All that is longer is read there directly.
-	ahead = 16 << 10
+	// ahead is how much is read beyond a short frame's body: the next header, and whole small frames, which are then copied to
+	// their place. The bodies of longer frames are read there directly.
+	ahead = 64 << 10
+	// dispatchDelay is for how long the consume queues may wait for what came, in order to be built for many frames at once. Who
+	// consumes from a slave lags by so much; waking a thread for each frame, or each millisecond, takes the processor from the frame
+	// that follows, and keeps Go's monitor thread looking every 20 µs.
+	dispatchDelay = 20 * time.Millisecond
 	// burst is how much is taken in without a report while more keeps coming.
 	burst = 256 << 10
 )
@@ -36,19 +37,16 @@ var (
 // byte anyway, and come in order, so what has arrived is as good a prefix of the master's log as a whole frame would be. A
 // large frame over a slow link that breaks now and then thus makes progress. Whether a record is whole is for the dispatcher.
 type stream struct {
-	s    *Slave
-	ctx  context.Context
-	conn *net.TCPConn
-	raw  syscall.RawConn
+	s      *Slave
+	ctx    context.Context
+	socket *socket
 
 	at       rules.Position
-	bodyLeft int // of the frame under way
+	body     int // length of the frame under way
+	bodyLeft int // of it
 	buf      [ahead]byte
 	from, to int // what of buf is not used yet
 	iov      [2]unix.Iovec
-	n        int
-	readErr  error
-	tryRead  func(fd uintptr) bool
 	drained  bool // the last read took all there was
 
 	report     [codec.HAReportSize]byte
@@ -57,29 +55,27 @@ type stream struct {
 	begunAt    time.Time
 	heardAt    time.Time // zero before the first byte
 	bodyAt     time.Time
-	wakeAt     time.Time // the deadline set on the connection
+	owedAt     time.Time     // since when the consume queues lack something; zero if they do not
+	timeout    time.Duration // of a read, as set on the socket
 
 	look     chan int64 // the master's end, asked for while nothing comes
 	withheld bool       // it was found to hold more than it sends
 }
 
-func newStream(ctx context.Context, s *Slave, conn *net.TCPConn, first int64, at rules.Position) (*stream, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
+func newStream(ctx context.Context, s *Slave, socket *socket, first int64, at rules.Position) *stream {
 	now := time.Now()
-	t := &stream{s: s, ctx: ctx, conn: conn, raw: raw, at: at, begunAt: now, bodyAt: now, reported: first}
-	t.tryRead = func(fd uintptr) bool {
-		first, count := t.parts()
-		t.n, t.readErr = readv(int(fd), &t.iov, first, count)
-		return t.readErr != unix.EAGAIN
-	}
-	return t, nil
+	return &stream{s: s, ctx: ctx, socket: socket, at: at, begunAt: now, bodyAt: now, reported: first, timeout: s.o.readTimeout()}
 }
+
+// readTimeout is after how long without a byte a stream looks what is due, short enough for no report to be late.
+func (o *SlaveOptions) readTimeout() time.Duration { return o.ReportInterval / 4 }
+
+// reportDue is the age of the latest report from which on the next one is due when nothing came.
+func (o *SlaveOptions) reportDue() time.Duration { return o.ReportInterval - o.readTimeout() }
 
 // close waits for what the stream started.
 func (t *stream) close() {
+	t.wakeDispatch()
 	if t.look != nil {
 		<-t.look
 	}
@@ -100,38 +96,35 @@ func (t *stream) follow() error {
 		if err := t.acknowledge(); err != nil {
 			return err
 		}
-		t.s.store.WakeDispatch() // after the report, for which a producer may be waiting
+		if err := t.dispatch(); err != nil {
+			return err
+		}
 	}
 }
 
-// read waits for bytes, until the next report is due.
+// read waits for bytes. While none come it does what is due.
 func (t *stream) read() error {
-	if err := t.aim(); err != nil {
+	parts, err := t.aim()
+	if err != nil {
 		return err
 	}
-	want := t.want()
 	for {
-		if err := t.arm(); err != nil {
-			return err
-		}
-		err := t.raw.Read(t.tryRead)
-		if err == nil {
-			err = t.readErr
-		}
+		n, err := t.socket.readv(parts)
 		switch {
-		case err == nil && t.n == 0:
+		case err == nil && n == 0:
 			return fmt.Errorf("master closed the connection: %w", io.EOF)
 		case err == nil:
+			t.s.reads.Add(1)
 			t.heard(time.Now())
-			t.drained = t.n < want
-			return t.place(t.n)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			if err := t.idle(time.Now()); err != nil {
+			t.drained = n < t.want()
+			return t.place(n)
+		case err == unix.EAGAIN:
+			if err := t.quiet(time.Now()); err != nil {
 				return err
 			}
 		case err == unix.EINTR:
 		default:
-			return err
+			return os.NewSyscallError("readv", err)
 		}
 	}
 }
@@ -144,47 +137,38 @@ func (t *stream) heard(now time.Time) {
 	t.s.lastRead.Store(now.UnixMilli())
 }
 
-// aim points the next read at the rest of the body under way, in the mapped log, and at buf behind it.
-func (t *stream) aim() error {
+// aim points the next read at the rest of the body under way, in the mapped log, and at buf behind it: all of it, but for a long
+// frame, which others of its kind will follow, at the next header alone.
+func (t *stream) aim() ([]unix.Iovec, error) {
 	t.iov = [2]unix.Iovec{}
 	copy(t.buf[:], t.buf[t.from:t.to])
 	t.from, t.to = 0, t.to-t.from
-	if t.bodyLeft > 0 {
-		dst, err := t.s.store.RawBuffer(t.at.Next, t.bodyLeft)
-		if err != nil {
-			return err
-		}
-		t.iov[0].Base = &dst[0]
-		t.iov[0].SetLen(len(dst))
-		if len(dst) < t.bodyLeft {
-			return nil
-		}
+	if t.bodyLeft == 0 {
+		t.part(1, t.buf[t.to:])
+		return t.iov[1:], nil
 	}
-	t.iov[1].Base = &t.buf[t.to]
-	t.iov[1].SetLen(len(t.buf) - t.to)
-	return nil
+	dst, err := t.s.store.RawBuffer(t.at.Next, t.bodyLeft)
+	if err != nil {
+		return nil, err
+	}
+	t.part(0, dst)
+	switch {
+	case len(dst) < t.bodyLeft:
+		return t.iov[:1], nil
+	case t.body > ahead:
+		t.part(1, t.buf[t.to:t.to+codec.HAHeaderSize])
+	default:
+		t.part(1, t.buf[t.to:])
+	}
+	return t.iov[:], nil
+}
+
+func (t *stream) part(i int, b []byte) {
+	t.iov[i].Base = &b[0]
+	t.iov[i].SetLen(len(b))
 }
 
 func (t *stream) want() int { return int(t.iov[0].Len + t.iov[1].Len) }
-
-// parts gives the vector as the system wants it, without an empty first part.
-func (t *stream) parts() (first, count int) {
-	if t.iov[0].Len == 0 {
-		return 1, 1
-	}
-	if t.iov[1].Len == 0 {
-		return 0, 1
-	}
-	return 0, 2
-}
-
-func readv(fd int, iov *[2]unix.Iovec, first, count int) (int, error) {
-	n, _, errno := unix.Syscall(unix.SYS_READV, uintptr(fd), uintptr(unsafe.Pointer(&iov[first])), uintptr(count))
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
-}
 
 // place accounts for n bytes that were read where aim pointed.
 func (t *stream) place(n int) error {
@@ -235,7 +219,7 @@ func (t *stream) header() error {
 		return err
 	}
 	t.from += codec.HAHeaderSize
-	t.bodyLeft = int(size)
+	t.body, t.bodyLeft = int(size), int(size)
 	if t.at.Empty && size > 0 {
 		t.at.Next = offset
 		t.s.unproven = offset == 1
@@ -252,6 +236,9 @@ func (t *stream) commit(n int) error {
 	t.at.Empty = false
 	t.bodyLeft -= n
 	t.bodyAt = t.heardAt
+	if t.owedAt.IsZero() {
+		t.owedAt = t.heardAt
+	}
 	t.s.received.Add(int64(n))
 	if t.s.unproven {
 		return t.s.prove()
@@ -278,15 +265,19 @@ func (t *stream) acknowledge() error {
 	switch {
 	case fresh >= burst, fresh > 0 && t.drained && t.bodyLeft == 0:
 		return t.say(holds, t.heardAt)
-	case t.heardAt.Sub(t.reportedAt) >= t.s.o.ReportInterval:
-		return t.say(holds, t.heardAt)
+	case t.heardAt.Sub(t.reportedAt) >= t.s.o.reportDue():
+		if err := t.say(holds, t.heardAt); err != nil {
+			return err
+		}
+		return t.doubt(t.heardAt) // heartbeats that come often never let a read give up
 	}
 	return nil
 }
 
 func (t *stream) say(offset int64, now time.Time) error {
 	codec.PutHAReport(t.report[:], offset)
-	if _, err := t.conn.Write(t.report[:]); err != nil {
+	t.s.reports.Add(1)
+	if err := t.socket.write(t.report[:]); err != nil {
 		return fmt.Errorf("reporting %d to the master: %w", offset, err)
 	}
 	t.reported, t.reportedAt = offset, now
@@ -294,17 +285,39 @@ func (t *stream) say(offset int64, now time.Time) error {
 	return nil
 }
 
-// arm sets the deadline of the next read: when a report is due. It is set anew only once it has passed.
-func (t *stream) arm() error {
-	due := t.reportedAt.Add(t.s.o.ReportInterval)
-	if !t.wakeAt.IsZero() && t.wakeAt.After(time.Now()) {
+// dispatch has the consume queues built, after the report, for which a producer may be waiting, and not for every frame.
+func (t *stream) dispatch() error {
+	if t.owedAt.IsZero() {
 		return nil
 	}
-	t.wakeAt = due
-	if err := t.conn.SetWriteDeadline(due.Add(t.s.o.Housekeeping)); err != nil {
+	if t.heardAt.Sub(t.owedAt) >= dispatchDelay {
+		t.wakeDispatch()
+	}
+	return t.setTimeout(min(dispatchDelay, t.s.o.readTimeout()))
+}
+
+func (t *stream) wakeDispatch() {
+	t.owedAt = time.Time{}
+	t.s.store.WakeDispatch()
+}
+
+// quiet does what is due when a read gave up. The first one after a byte comes soon, for the consume queues alone.
+func (t *stream) quiet(now time.Time) error {
+	if !t.owedAt.IsZero() {
+		t.wakeDispatch()
+	}
+	if err := t.setTimeout(t.s.o.readTimeout()); err != nil {
 		return err
 	}
-	return t.conn.SetReadDeadline(due)
+	return t.idle(now)
+}
+
+func (t *stream) setTimeout(d time.Duration) error {
+	if d == t.timeout {
+		return nil
+	}
+	t.timeout = d
+	return setTimeout(t.socket.fd, unix.SO_RCVTIMEO, d)
 }
 
 // idle does what is due when nothing came for a while.
@@ -312,7 +325,7 @@ func (t *stream) idle(now time.Time) error {
 	if silent := min(now.Sub(t.begunAt), now.Sub(t.heardAt)); silent > t.s.o.Housekeeping {
 		return fmt.Errorf("%w: %v", errMasterSilent, silent.Round(time.Millisecond))
 	}
-	if now.Sub(t.reportedAt) >= t.s.o.ReportInterval {
+	if now.Sub(t.reportedAt) >= t.s.o.reportDue() {
 		if err := t.say(t.holds(), now); err != nil {
 			return err
 		}

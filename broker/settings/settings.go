@@ -108,6 +108,8 @@ type Settings struct {
 	HaSendHeartbeatInterval   Millis   // haSendHeartbeatInterval
 	HaHousekeepingInterval    Millis   // haHousekeepingInterval
 	HaTransferBatchSize       int      // haTransferBatchSize, bytes
+	HaMaxTransferBatchSize    int      // haMaxTransferBatchSize, bytes; at least HaTransferBatchSize
+	HaFramesInFlight          int      // haFramesInFlight
 	HaMaxGapNotInSync         int64    // haMaxGapNotInSync, bytes
 	InSyncReplicas            int      // inSyncReplicas as given; 0: the role's default. See NeededReplicas
 	MinInSyncReplicas         int      // minInSyncReplicas
@@ -115,7 +117,7 @@ type Settings struct {
 	SlaveTimeout              Millis   // slaveTimeout
 	HaRingSize                int      // haRingSize, sends that may wait at once
 	HaEventLoop               string   // haEventLoop: HaLoopShared or HaLoopOwn
-	HaTransferMode            string   // haTransferMode: auto, sendfile or mmap
+	HaTransferMode            string   // haTransferMode: auto, sendfile, mmap or copy
 	HaFlowControlEnable       bool     // haFlowControlEnable
 	MaxHaTransferByteInSecond int64    // maxHaTransferByteInSecond
 	SlaveSyncMetadataInterval Millis   // slaveSyncMetadataInterval
