@@ -232,7 +232,9 @@ func (l *literals) skip(text string) bool {
 	return true
 }
 
-func hasPrefix(b []byte, text string) bool { return len(b) >= len(text) && string(b[:len(text)]) == text }
+func hasPrefix(b []byte, text string) bool {
+	return len(b) >= len(text) && string(b[:len(text)]) == text
+}
 
 // number passes over text and a number of 31 bits behind it; anything else is bad.
 func (l *literals) number(text string) int32 {
