@@ -138,6 +138,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(AppendBlank(nil, 100))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = b[:len(b):len(b)]
+		requireSamePlace(t, b)
 		var r Record
 		size, err := r.DecodeUnchecked(b)
 		if err == nil {
@@ -163,6 +164,21 @@ func FuzzRecord(f *testing.F) {
 			require.Zero(t, size)
 		}
 	})
+}
+
+// requireSamePlace holds DecodePlace to what Decode says.
+func requireSamePlace(t *testing.T, b []byte) {
+	var r, p Record
+	size, err := r.Decode(b)
+	again, placeErr := p.DecodePlace(b, true)
+	require.Equal(t, size, again)
+	require.Equal(t, err, placeErr)
+	if err != nil {
+		return
+	}
+	want := Record{BodyCRC: r.BodyCRC, QueueID: r.QueueID, QueueOffset: r.QueueOffset, PhysicalOffset: r.PhysicalOffset,
+		SysFlag: r.SysFlag, StoreTimestamp: r.StoreTimestamp, Body: r.Body, Topic: r.Topic, Properties: r.Properties}
+	require.Equal(t, want, p)
 }
 
 func FuzzBatch(f *testing.F) {
@@ -221,6 +237,7 @@ func FuzzJSONBodies(f *testing.F) {
 func FuzzProperties(f *testing.F) {
 	f.Add([]byte("KEYS\x01k\x02TAGS\x01t\x02"), "TAGS")
 	f.Add([]byte("\x01\x02a\x01\x02a\x011\x02a\x012"), "a")
+	f.Add([]byte("a\x01TAGS\x01b\x02TAGS\x01\x02TAGS\x01c\x02xTAGS\x01d\x02TAGS\x01e\x01TAGS\x01f"), "a")
 	f.Fuzz(func(t *testing.T, b []byte, name string) {
 		var last []byte
 		found := false
@@ -239,6 +256,10 @@ func FuzzProperties(f *testing.F) {
 		require.Equal(t, last, value)
 		require.Equal(t, again, AppendPropertiesExcept(nil, b))
 		TagsCode(b)
+		want, has := Property(b, PropTags)
+		tag, tagged := Tag(b)
+		require.Equal(t, has, tagged)
+		require.Equal(t, want, tag)
 	})
 }
 

@@ -181,10 +181,44 @@ func (r *Record) Decode(b []byte) (size int, err error) {
 	if size, err = r.DecodeUnchecked(b); err != nil {
 		return size, err
 	}
-	if len(r.Body) > 0 && BodyCRC(r.Body) != r.BodyCRC {
-		return 0, fmt.Errorf("%w: body CRC is %d, record says %d", ErrRecordCorrupt, BodyCRC(r.Body), r.BodyCRC)
+	if err = r.checkBody(); err != nil {
+		return 0, err
 	}
 	return size, nil
+}
+
+// DecodePlace is Decode for those who need to know only where a record belongs: it sets BodyCRC, QueueID, QueueOffset, PhysicalOffset,
+// SysFlag, StoreTimestamp, Body, Topic and Properties, and leaves all other fields as they were. full asks for the check of the
+// body's CRC.
+func (r *Record) DecodePlace(b []byte, full bool) (size int, err error) {
+	l, err := layoutOf(b)
+	if err != nil {
+		return l.size, err
+	}
+	be := binary.BigEndian
+	r.BodyCRC = be.Uint32(b[recBodyCRC:])
+	r.QueueID = int32(be.Uint32(b[recQueueID:]))
+	r.QueueOffset = int64(be.Uint64(b[recQueueOffset:]))
+	r.PhysicalOffset = int64(be.Uint64(b[recPhysical:]))
+	r.SysFlag = int32(be.Uint32(b[recSysFlag:]))
+	r.StoreTimestamp = int64(be.Uint64(b[l.storeTime:]))
+	r.Body = b[l.body:l.bodyEnd:l.bodyEnd]
+	r.Topic = b[l.topic:l.topicEnd:l.topicEnd]
+	r.Properties = b[l.topicEnd+2 : l.size : l.size]
+	if full {
+		err = r.checkBody()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.size, nil
+}
+
+func (r *Record) checkBody() error {
+	if len(r.Body) > 0 && BodyCRC(r.Body) != r.BodyCRC {
+		return fmt.Errorf("%w: body CRC is %d, record says %d", ErrRecordCorrupt, BodyCRC(r.Body), r.BodyCRC)
+	}
+	return nil
 }
 
 // DecodeUnchecked is Decode without the CRC of the body.

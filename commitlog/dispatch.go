@@ -34,10 +34,12 @@ type dispatcher struct {
 	s *Store
 
 	mu      sync.Mutex
-	pos     int64      // next position to look at; equals s.dispatched between rounds
-	last    lastRecord // last record placed
-	touched []*Queue   // with pending units
-	pending int        // bytes of units made in this round
+	pos     int64                // next position to look at; equals s.dispatched between rounds
+	last    lastRecord           // last record placed
+	touched []*Queue             // with pending units
+	recent  [recentQueues]*Queue // by queue id: those found last
+	changes int64                // of the queue table, as of recent
+	pending int                  // bytes of units made in this round
 	e       entry
 	recover bool // recovery: units already there are compared, not written again
 	late    bool // recovery did not begin at the oldest record
@@ -268,7 +270,7 @@ func (d *dispatcher) place(e *entry) {
 	if !takesQueueEntry(r.SysFlag) {
 		return
 	}
-	q := d.s.queues.getBytes(r.Topic, r.QueueID)
+	q := d.queue(r)
 	if q == nil {
 		if q = d.newQueue(e); q == nil {
 			return
@@ -299,6 +301,25 @@ func (d *dispatcher) place(e *entry) {
 		return
 	}
 	d.put(q, n, d.unit(e))
+}
+
+// recentQueues is how many queues are remembered; a power of two.
+const recentQueues = 16
+
+// queue is the record's queue, nil if there is none yet.
+func (d *dispatcher) queue(r *codec.Record) *Queue {
+	if n := d.s.queues.changes.Load(); n != d.changes {
+		d.recent, d.changes = [recentQueues]*Queue{}, n
+	}
+	at := &d.recent[r.QueueID&(recentQueues-1)]
+	if q := *at; q != nil && q.id == r.QueueID && q.topic == string(r.Topic) {
+		return q
+	}
+	q := d.s.queues.getBytes(r.Topic, r.QueueID)
+	if q != nil {
+		*at = q
+	}
+	return q
 }
 
 func (d *dispatcher) unit(e *entry) Unit {
@@ -434,7 +455,7 @@ func (d *dispatcher) tagsCode(r *codec.Record) int64 {
 			}
 		}
 	}
-	tag, ok := codec.Property(r.Properties, codec.PropTags)
+	tag, ok := codec.Tag(r.Properties)
 	if !ok {
 		return 0
 	}

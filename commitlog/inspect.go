@@ -25,7 +25,7 @@ const minRoom = codec.BlankSize
 
 // entry is one decoded position of the log.
 type entry struct {
-	rec  codec.Record
+	rec  codec.Record // what DecodePlace sets of it
 	pos  int64
 	size int64 // of record or filler
 	why  error // of findBad
@@ -42,13 +42,7 @@ func (e *entry) inspect(b []byte, pos, room int64, full bool) find {
 		e.size = room
 		return findBlank
 	}
-	var n int
-	var err error
-	if full {
-		n, err = e.rec.Decode(b)
-	} else {
-		n, err = e.rec.DecodeUnchecked(b)
-	}
+	n, err := e.rec.DecodePlace(b, full)
 	switch {
 	case err == nil:
 		if e.rec.PhysicalOffset != pos {

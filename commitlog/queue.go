@@ -230,7 +230,7 @@ func (q *Queue) storeTime(n int64) (int64, bool) {
 	}
 	defer sl.Release()
 	var e entry
-	if _, err := e.rec.DecodeUnchecked(sl.Bytes); err != nil {
+	if _, err := e.rec.DecodePlace(sl.Bytes, false); err != nil {
 		return 0, false
 	}
 	return e.rec.StoreTimestamp, true
@@ -238,6 +238,8 @@ func (q *Queue) storeTime(n int64) (int64, bool) {
 
 // queueTable finds queues by topic and number.
 type queueTable struct {
+	changes atomic.Int64 // how often queues were taken out
+
 	mu     sync.RWMutex
 	topics map[string]map[int32]*Queue
 	floors map[string]int64 // deleted topics: records below this log position count for nothing
@@ -301,6 +303,7 @@ func (t *queueTable) all() []*Queue {
 func (t *queueTable) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.changes.Add(1)
 	t.topics = make(map[string]map[int32]*Queue)
 	t.floors = make(map[string]int64)
 }
@@ -309,6 +312,7 @@ func (t *queueTable) clear() {
 func (t *queueTable) removeTopic(topic string, floor int64) []*Queue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.changes.Add(1)
 	var l []*Queue
 	for _, q := range t.topics[topic] {
 		l = append(l, q)

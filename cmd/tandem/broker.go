@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -71,8 +72,16 @@ func runBroker(s *settings.Settings, warnings []settings.Warning, stderr io.Writ
 		log.Warn(w.Text)
 	}
 	logSettings(log, s)
+	if s.BrokerRole == settings.Slave && os.Getenv("GOMAXPROCS") == "" {
+		addProcessor()
+	}
 	return serve(func() (*host, error) { return startHost(s, log) }, log)
 }
+
+// addProcessor gives the scheduler one processor more, for the one that a slave's receiver keeps while it sleeps in the kernel. With
+// none to spare the runtime's monitor takes it away at every sleep, and wakes up each 20 µs to see whether it should: a fifth of
+// a busy slave's processor time on two cores.
+func addProcessor() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) }
 
 // logSettings writes what was given in one line, and every value in force where the level asks for it.
 func logSettings(log *zap.Logger, s *settings.Settings) {
