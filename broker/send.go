@@ -344,7 +344,7 @@ func (b *Broker) OnWritten(l *engine.Loop) {
 
 // dispatchPace is how long consume queues may be behind the log while nobody waits for them: a wake-up of the dispatcher for each
 // turn of a loop costs more than the turn.
-const dispatchPace = time.Millisecond
+const dispatchPace = 5 * time.Millisecond
 
 // wakeDispatch has the consume queues built: at once where a consumer waits.
 func (b *Broker) wakeDispatch() {

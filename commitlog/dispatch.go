@@ -14,6 +14,7 @@ import (
 
 const (
 	roundRecords    = 4096    // records placed before their units are written
+	stretchRecords  = 128     // records placed before others get the processor, some 30 µs
 	roundBytes      = 8 << 20 // log bytes, likewise
 	roundUnits      = 8 << 20 // bytes of units, likewise; a single record's may be more
 	keepPending     = 64 << 10
@@ -192,6 +193,9 @@ func (d *dispatcher) collect(limit int64) (stop bool, err error) {
 	d.pending = 0
 	from := d.pos
 	for n := 0; n < roundRecords && d.hasRoom(from); {
+		if n > 0 && !d.recover {
+			giveWay()
+		}
 		g := d.s.segs.pin(d.pos)
 		if g == nil {
 			return true, nil
@@ -201,7 +205,7 @@ func (d *dispatcher) collect(limit int64) (stop bool, err error) {
 			g.unpin()
 			return true, err
 		}
-		k, stopped := d.collectSegment(g, mem, min(limit, g.end()), from, roundRecords-n)
+		k, stopped := d.collectSegment(g, mem, min(limit, g.end()), from, min(stretchRecords, roundRecords-n))
 		g.unpin()
 		n += k
 		if stopped {

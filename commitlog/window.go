@@ -160,6 +160,7 @@ func (w *window) run() {
 // fill prepares chunk after chunk until the window is full; false when the store closes.
 func (w *window) fill() bool {
 	for w.step() {
+		giveWay()
 		for w.waiting.Load() {
 			select {
 			case <-w.stop:
