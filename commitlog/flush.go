@@ -165,6 +165,7 @@ func (f *flusher) sync(from, to int64) error {
 			return f.s.outOfRange(pos, to)
 		}
 		first, last := pos-g.base, min(to, g.end())-g.base
+		g.unmapPages(first, last)
 		err := g.sync(first, last)
 		if err != nil {
 			g.dirtyAgain(first, last)
