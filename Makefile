@@ -37,7 +37,7 @@ tools: # names what is missing, and what is left out without it
 		if [ "$$CI" = true ]; then exit 1; fi; \
 	done
 
-bench: build ## all measurements, about ten minutes, kept under bench/results; ends with each figure against its bound. BENCHFLAGS='--rounds 9' for more
+bench: build ## all measurements, about ten minutes, kept under bench/results; ends with each figure against its bound. BENCHFLAGS='--apache 5.5.0 --redis' for more
 	bin/tandem bench all --out bench/results $(BENCHFLAGS)
 
 lint: ## formatting, vet, staticcheck

@@ -25,7 +25,7 @@ const minRoom = codec.BlankSize
 
 // entry is one decoded position of the log.
 type entry struct {
-	rec  codec.Record // what DecodePlace sets of it
+	rec  codec.Record // only what DecodePlace sets of it
 	pos  int64
 	size int64 // of record or filler
 	why  error // of findBad

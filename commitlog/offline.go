@@ -105,11 +105,15 @@ func Dump(dir string, f func(codec.Record) error) error {
 		return err
 	}
 	defer s.abandon()
-	_, why, e, err := s.scanAll(true, func(what find, e *entry, _ []byte) error {
+	_, why, e, err := s.scanAll(true, func(what find, _ *entry, raw []byte) error {
 		if what != findRecord {
 			return nil
 		}
-		return f(e.rec)
+		var r codec.Record
+		if _, err := r.DecodeUnchecked(raw); err != nil {
+			return err
+		}
+		return f(r)
 	})
 	if err == nil && why == findBad {
 		err = e.why

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tandem/commitlog"
+	"tandem/transfer/rules"
 )
 
 // quiet is a master whose frames and calls are all caused by the test.
@@ -267,4 +268,35 @@ func TestWhatIsFetchedIsInMemoryBeforeItIsSent(t *testing.T) {
 	m.fetch(0, n)
 	waitFor(t, "pages in memory", func() bool { return resident(t, store, n) == n/os.Getpagesize() })
 	m.fetch(store.End()-10, 1<<20) // what is not there yet is no harm
+}
+
+// TestAReadThatWasFilledExactlyIsReportedWhenNothingFollows: nobody can tell from such a read alone whether it took all there was, and a
+// report that is kept back keeps the master from sending more.
+func TestAReadThatWasFilledExactlyIsReportedWhenNothingFollows(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(fds[1])
+	master := fds[1]
+	f := NewSlave(SlaveOptions{}, slaveStore(t))
+	s := newStream(t.Context(), f, &socket{fd: fds[0]}, 0, rules.Position{Next: 500})
+	defer s.socket.close()
+	s.heardAt, s.reportedAt = time.Now(), time.Now()
+	s.drained = false
+
+	_, err = unix.Write(master, []byte("more"))
+	require.NoError(t, err)
+	require.NoError(t, s.acknowledge())
+	require.Zero(t, f.reports.Load(), "what follows is reported with it")
+
+	_, err = unix.Read(fds[0], make([]byte, 16))
+	require.NoError(t, err)
+	require.NoError(t, s.acknowledge())
+	require.EqualValues(t, 1, f.reports.Load())
+
+	s.at.Next, s.bodyLeft = 600, 100
+	require.NoError(t, s.acknowledge())
+	require.EqualValues(t, 1, f.reports.Load(), "the rest of a frame is on its way")
+	require.NoError(t, s.quiet(time.Now()))
+	require.EqualValues(t, 2, f.reports.Load(), "or is late")
+	require.EqualValues(t, 600, s.reported)
 }

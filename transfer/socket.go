@@ -72,6 +72,14 @@ func (s *socket) readv(parts []unix.Iovec) (int, error) {
 	return int(n), nil
 }
 
+// more tells whether bytes, or the end of the stream, are there to be read at once. false may be wrong: what there is then is found by
+// the next read.
+func (s *socket) more() bool {
+	fds := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], 0)
+	return err == nil && n > 0
+}
+
 // write sends all of b.
 func (s *socket) write(b []byte) error {
 	for len(b) > 0 {

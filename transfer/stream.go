@@ -18,8 +18,8 @@ const (
 	// ahead is how much is read beyond a short frame's body: the next header, and whole small frames, which are then copied to
 	// their place. The bodies of longer frames are read there directly.
 	ahead = 64 << 10
-	// dispatchDelay is for how long the consume queues may wait for what came, in order to be built for many frames at once. Who
-	// consumes from a slave lags by so much; waking a thread for each frame, or each millisecond, takes the processor from the frame
+	// dispatchDelay is for how long the consume queues may wait for what came, in order to be built for many frames at once, while no
+	// consumer waits for a message; waking a thread for each frame, or each millisecond, takes the processor from the frame
 	// that follows, and keeps Go's monitor thread looking every 20 µs.
 	dispatchDelay = 20 * time.Millisecond
 	// burst is how much is taken in without a report while more keeps coming.
@@ -47,7 +47,7 @@ type stream struct {
 	buf      [ahead]byte
 	from, to int // what of buf is not used yet
 	iov      [2]unix.Iovec
-	drained  bool // the last read took all there was
+	drained  bool // the last read took all there was; one that was filled exactly may have, too
 
 	report     [codec.HAReportSize]byte
 	reported   int64
@@ -263,7 +263,7 @@ func (t *stream) acknowledge() error {
 	holds := t.holds()
 	fresh := holds - t.reported
 	switch {
-	case fresh >= burst, fresh > 0 && t.drained && t.bodyLeft == 0:
+	case fresh >= burst, fresh > 0 && t.bodyLeft == 0 && (t.drained || !t.socket.more()):
 		return t.say(holds, t.heardAt)
 	case t.heardAt.Sub(t.reportedAt) >= t.s.o.reportDue():
 		if err := t.say(holds, t.heardAt); err != nil {
@@ -290,6 +290,11 @@ func (t *stream) dispatch() error {
 	if t.owedAt.IsZero() {
 		return nil
 	}
+	if t.s.o.Awaited() {
+		t.owedAt = time.Time{}
+		t.s.store.HurryDispatch()
+		return nil
+	}
 	if t.heardAt.Sub(t.owedAt) >= dispatchDelay {
 		t.wakeDispatch()
 	}
@@ -303,6 +308,11 @@ func (t *stream) wakeDispatch() {
 
 // quiet does what is due when a read gave up. The first one after a byte comes soon, for the consume queues alone.
 func (t *stream) quiet(now time.Time) error {
+	if holds := t.holds(); holds > t.reported { // part of a frame: its rest is late
+		if err := t.say(holds, now); err != nil {
+			return err
+		}
+	}
 	if !t.owedAt.IsZero() {
 		t.wakeDispatch()
 	}
