@@ -35,7 +35,7 @@ func (a alone) run(ctx context.Context) error {
 	return nil
 }
 
-// connect dials and arranges that the connection ends with the context, and at the latest when the run is over.
+// connect dials and arranges that the connection ends with the context, and at the latest when answers are no longer waited for.
 func (l *link) connect(ctx context.Context) (nc net.Conn, release func(), err error) {
 	if nc, err = l.dial(ctx, l.addr); err != nil {
 		return nil, nil, err
@@ -45,7 +45,24 @@ func (l *link) connect(ctx context.Context) (nc net.Conn, release func(), err er
 		return nil, nil, fmt.Errorf("broker %s: %w", l.addr, err)
 	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
-	return nc, func() { stop(); nc.Close() }, nil
+	ended := l.hurryOnStop(nc)
+	return nc, func() { stop(); ended(); nc.Close() }, nil
+}
+
+// hurryOnStop brings a connection's deadline forward when the run is stopped. The returned function must be called once.
+func (l *link) hurryOnStop(nc net.Conn) (ended func()) {
+	if l.Stop == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-l.Stop:
+			_ = nc.SetDeadline(l.start.Add(time.Duration(l.deadline()))) // it fails only on a closed connection
+		case <-done:
+		}
+	}()
+	return func() { close(done) }
 }
 
 // session runs on one connection until the run is over and all is answered (nil), or until the connection breaks.

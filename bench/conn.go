@@ -29,13 +29,20 @@ type run struct {
 	left     atomic.Int64 // messages that may still be started
 	answered atomic.Int64
 	course   *course // nil unless asked for
+	refused  atomic.Bool
+	halt     atomic.Int64 // when the run was found stopped, in ns since the start; 0: it is not
 }
 
 // now is the time since the start in nanoseconds.
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
 // deadline is when answers are no longer waited for, in ns since the start.
-func (r *run) deadline() int64 { return r.to + int64(r.Drain) }
+func (r *run) deadline() int64 {
+	if r.stopped() {
+		return min(r.to, r.halt.Load()) + int64(r.Drain)
+	}
+	return r.to + int64(r.Drain)
+}
 
 // claim takes up to n of the messages that may still be started.
 func (r *run) claim(n int) int {
@@ -46,14 +53,20 @@ func (r *run) claim(n int) int {
 	return max(0, n+int(min(0, left)))
 }
 
-// stopped tells whether Stop is closed.
+// stopped tells whether the sending has ended early: Stop is closed, or a strict run had a message that was not acknowledged.
 func (r *run) stopped() bool {
+	if r.halt.Load() != 0 {
+		return true
+	}
 	select {
 	case <-r.Stop:
-		return true
 	default:
-		return false
+		if !r.Strict || !r.refused.Load() {
+			return false
+		}
 	}
+	r.halt.CompareAndSwap(0, max(1, r.now()))
+	return true
 }
 
 // over tells whether no further message may be sent at now: the context has ended, the run is stopped, the time until end is up, or
@@ -144,6 +157,7 @@ func (l *link) take(in *frameReader, now int64) (err error) {
 		switch {
 		case !ok && l.view.Code != codec.Success:
 			l.rec.refused(&l.view, sent)
+			l.run.refused.Store(true)
 		case sent == same.sent:
 			same.n++
 		default:
@@ -179,6 +193,7 @@ func (l *link) giveUp(cause error) {
 	for i, sent := range l.sent {
 		if sent != 0 {
 			l.rec.fail(sent, name, cause.Error())
+			l.run.refused.Store(true)
 			l.sent[i] = 0
 		}
 	}

@@ -40,6 +40,7 @@ type Figure struct {
 	Sense   Sense   `json:"sense,omitempty"`
 	Bound   float64 `json:"bound,omitempty"`
 	Verdict Verdict `json:"verdict,omitempty"`
+	Why     string  `json:"why,omitempty"` // if it was not measured, and the reason is known
 }
 
 // NewFigure judges values, which were taken under the same conditions.
@@ -49,9 +50,28 @@ func NewFigure(name, text, unit string, values Series, sense Sense, bound float6
 	return f
 }
 
+// Unmeasured is the figure without its values, which mean nothing for the reason given; the figure itself if there is none.
+func (f Figure) Unmeasured(why string) Figure {
+	if why == "" {
+		return f
+	}
+	f.Series, f.Noise, f.Verdict, f.Why = NewSeries(nil), 0, Unknown, why
+	return f
+}
+
+// VerdictText is the verdict with its reason.
+func (f Figure) VerdictText() string {
+	if f.Why == "" {
+		return string(f.Verdict)
+	}
+	return string(f.Verdict) + ": " + f.Why
+}
+
 func (f Figure) judge() Verdict {
 	short := f.Bound - f.Median
 	switch {
+	case len(f.Missing) > 0:
+		return Unknown
 	case f.Sense == NoBound:
 		return Reported
 	case len(f.Values) == 0 || f.Low == 0 && f.High == 0: // a measurement that could not be made
@@ -120,7 +140,7 @@ func AnyShort(figures []Figure) bool {
 func WriteFigures(w io.Writer, figures []Figure) {
 	t := NewTable("figure", "median", "from … to", "noise", "bound", "")
 	for _, f := range figures {
-		t.AppendRow(table.Row{f.Text, f.ValueText(), f.SpreadText(), f.number(f.Noise), f.BoundText(), string(f.Verdict)})
+		t.AppendRow(table.Row{f.Text, f.ValueText(), f.SpreadText(), f.number(f.Noise), f.BoundText(), f.VerdictText()})
 	}
 	fmt.Fprintln(w, t.Render())
 }

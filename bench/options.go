@@ -29,7 +29,8 @@ type SendOptions struct {
 	Warmup   time.Duration   // sending that is not measured, before it; default none
 	Messages int64           // stop after so many messages, warm-up included, if that is earlier; 0: no such limit
 	Stop     <-chan struct{} // its closing ends the sending early, as the duration's end would; nil: nobody does
-	Drain    time.Duration   // how long answers are waited for at the end; default 5 s
+	Strict   bool            // the first message that is not acknowledged ends it too
+	Drain    time.Duration   // how long answers are waited for after the sending; default 5 s
 
 	NoWait bool            // messages say WAIT=false: the broker answers without waiting for disk or slaves
 	Queues int             // default 4
@@ -52,22 +53,26 @@ func (o SendOptions) withDefaults() SendOptions {
 	if o.Topic == "" {
 		o.Topic = "TandemBench"
 	}
-	orDefault(&o.Size, 128)
-	orDefault(&o.Conns, 4)
-	orDefault(&o.Depth, 64)
-	orDefault(&o.Queues, 4)
-	orDefault(&o.Duration, 10*time.Second)
-	orDefault(&o.Drain, 5*time.Second)
-	orDefault(&o.Tick, DefaultTick)
+	OrDefault(&o.Size, 128)
+	OrDefault(&o.Conns, 4)
+	OrDefault(&o.Depth, 64)
+	OrDefault(&o.Queues, 4)
+	OrDefault(&o.Duration, 10*time.Second)
+	OrDefault(&o.Drain, 5*time.Second)
+	OrDefault(&o.Tick, DefaultTick)
 	return o
 }
 
-func orDefault[T comparable](v *T, d T) {
+// OrDefault sets a value that is its type's zero to d.
+func OrDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
 		*v = d
 	}
 }
+
+// MaxRate is the highest rate that may be asked for, in messages per second.
+const MaxRate = 1e8
 
 // Largest values that make sense on one machine.
 const (
@@ -83,8 +88,8 @@ func (o SendOptions) validate() error {
 	if o.NoTopic && o.Addr == "" {
 		return fmt.Errorf("%w: only a broker's address goes with a topic that is there already", ErrOptions)
 	}
-	if o.Rate < 0 {
-		return fmt.Errorf("%w: rate %g, 0 or more is expected", ErrOptions, o.Rate)
+	if !(o.Rate >= 0 && o.Rate <= MaxRate) { // nor is it NaN
+		return fmt.Errorf("%w: rate %g, 0 to %g is expected", ErrOptions, o.Rate, float64(MaxRate))
 	}
 	for _, c := range []struct {
 		name      string

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"sort"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -23,13 +24,18 @@ type pace struct {
 	late     *hdr.Histogram
 }
 
+// never is later than any run ends, in ns since its start.
+const never = 1 << 62
+
 func newPace(rate float64, tick time.Duration) *pace {
-	return &pace{interval: 1e9 / rate, tick: int64(tick), late: newHistogram()}
+	return &pace{interval: min(1e9/rate, never), tick: int64(tick), late: newHistogram()}
 }
 
 // due is when the next message is to be written, in ns since the start; at least 1.
-func (p *pace) due() int64 {
-	at := int64(float64(p.next) * p.interval)
+func (p *pace) due() int64 { return p.dueOf(p.next) }
+
+func (p *pace) dueOf(n int64) int64 {
+	at := int64(min(float64(n)*p.interval, never))
 	if p.interval < float64(p.tick) {
 		at -= at % p.tick
 	}
@@ -53,7 +59,15 @@ func (p *pace) unsent(ctx context.Context, r *run, rec *recorder) {
 	if ctx.Err() != nil || r.Messages > 0 || r.stopped() {
 		return
 	}
-	for ; p.due() < r.to; p.next++ {
-		rec.fail(p.due(), NotSent, "the broker was too slow for the rate and the depth")
+	if end := p.first(r.to); end > p.next {
+		begin := min(end, max(p.next, p.first(r.from)))
+		rec.failMany(end-begin, NotSent, "the broker was too slow for the rate and the depth")
+		p.next = end
 	}
+}
+
+// first is the number of the first message that is due at t, in ns since the start, or later.
+func (p *pace) first(t int64) int64 {
+	most := int((float64(t)+float64(p.tick))/p.interval) + 2
+	return int64(sort.Search(most, func(n int) bool { return p.dueOf(int64(n)) >= t }))
 }

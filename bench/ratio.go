@@ -12,6 +12,8 @@ type Series struct {
 	Median float64   `json:"median"`
 	Low    float64   `json:"low"`
 	High   float64   `json:"high"`
+
+	Missing []int `json:"missing,omitempty"` // places of the values that are no finite numbers; they are 0 in Values
 }
 
 // NewSeries sums up values. Of an even number of them the median is the mean of the middle two; of none it is 0. Values that are
@@ -22,6 +24,7 @@ func NewSeries(values []float64) Series {
 	for i, v := range s.Values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			s.Values[i] = 0
+			s.Missing = append(s.Missing, i)
 			continue
 		}
 		good = append(good, v)
@@ -34,6 +37,15 @@ func NewSeries(values []float64) Series {
 	s.Low, s.High = good[0], good[n-1]
 	s.Median = (good[(n-1)/2] + good[n/2]) / 2
 	return s
+}
+
+// Raw are the values with NaN in the places that are missing, to calculate with.
+func (s Series) Raw() []float64 {
+	raw := slices.Clone(s.Values)
+	for _, i := range s.Missing {
+		raw[i] = math.NaN()
+	}
+	return raw
 }
 
 // Ratios divides pair by pair: the k-th value of what by the k-th of base. Slow changes of the machine's mood hit both
@@ -51,7 +63,10 @@ func Ratios(what, base []float64) Series {
 func (s Series) Noise() float64 {
 	const scale = 1.4826
 	var off []float64
-	for _, v := range s.Values {
+	for i, v := range s.Values {
+		if slices.Contains(s.Missing, i) {
+			continue
+		}
 		off = append(off, math.Abs(v-s.Median))
 	}
 	if len(off) < 3 {

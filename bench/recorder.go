@@ -82,6 +82,18 @@ func (r *recorder) fail(sent int64, name, why string) {
 	}
 }
 
+// failMany counts n messages that were due within the window and were never sent.
+func (r *recorder) failMany(n int64, name, why string) {
+	if n == 0 {
+		return
+	}
+	if r.firstError == "" {
+		r.firstError = name + ": " + why
+	}
+	r.sent += n
+	r.errors[name] += n
+}
+
 // merge adds o's counts to r's.
 func (r *recorder) merge(o *recorder) {
 	r.sent += o.sent

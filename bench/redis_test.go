@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 func startRedis(t *testing.T, answer string) (addr string, first <-chan []string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	asked := make(chan []string, 1)
+	asked := make(chan []string, 1+redisKeys/redisBatch+1)
+	var once sync.Once
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -31,14 +33,16 @@ func startRedis(t *testing.T, answer string) (addr string, first <-chan []string
 				if err != nil {
 					break
 				}
+				if set[0] == "UNLINK" {
+					asked <- set
+					io.WriteString(c, ":1\r\n")
+					continue
+				}
 				wait, err := readRedis(in)
 				if err != nil {
 					break
 				}
-				select {
-				case asked <- append(set, wait...):
-				default:
-				}
+				once.Do(func() { asked <- append(set, wait...) })
 				if _, err := io.WriteString(c, answer); err != nil {
 					break
 				}
@@ -75,7 +79,8 @@ func TestAValueIsStoredAndAReplicaWaitedFor(t *testing.T) {
 	require.Positive(t, r.Acked)
 	require.Positive(t, r.RoundTrip.P50)
 	words := <-asked
-	require.Equal(t, []string{"SET", "00000001", string(payload(100)), "WAIT", "1", "0"}, words)
+	require.Equal(t, []string{"SET", RedisPrefix + "00000001", string(payload(100)), "WAIT", "1", "0"}, words)
+	require.Equal(t, []string{"UNLINK", RedisPrefix + "00000000", RedisPrefix + "00000001"}, (<-asked)[:3], "what was written is removed")
 }
 
 func TestWhatIsNoStoredValueIsAnError(t *testing.T) {

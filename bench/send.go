@@ -149,5 +149,5 @@ func (r SendReport) Err() error {
 	if len(r.Errors) == 0 {
 		return nil
 	}
-	return errors.New("not every message was acknowledged: " + r.errorText())
+	return errors.New("not every message was acknowledged: " + r.errorText() + "; the first: " + r.FirstError)
 }

@@ -91,7 +91,9 @@ func Micros(us float64) string {
 		return fmt.Sprintf("%.0f ms", us/1e3)
 	case us >= 1e3:
 		return fmt.Sprintf("%.1f ms", us/1e3)
-	default:
+	case us >= 10:
 		return fmt.Sprintf("%.0f µs", us)
+	default:
+		return fmt.Sprintf("%.1f µs", us)
 	}
 }

@@ -44,7 +44,7 @@ type findings struct {
 // the findings).
 func trace(args map[string]string) error {
 	runtime.LockOSThread() // only the thread that began to trace may go on
-	t := &tracer{log: args["log"], ports: map[string]*traffic{}, calls: map[int]*call{}, sockets: map[string]string{}}
+	t := &tracer{log: resolved(args["log"]), ports: map[string]*traffic{}, calls: map[int]*call{}, sockets: map[string]string{}}
 	t.ports[args["ha"]], t.ports[args["clients"]] = &t.found.HA, &t.found.Clients
 	err := t.run(strings.Split(args["command"], "\n"))
 	if err != nil {
@@ -310,6 +310,14 @@ func (t *tracer) mappings() (all ranges, err error) {
 func (t *tracer) link(fd uint64) string {
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", t.pid, int32(fd)))
 	return path
+}
+
+// resolved is a path as the kernel names it, also if the last parts of it are not there yet.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
+		return real
+	}
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
 func (t *tracer) isLog(path string) bool { return filepath.Dir(path) == t.log }

@@ -55,7 +55,9 @@ func New(results trial.Results, start, now time.Time) Document {
 func (d *Document) Unjudged() {
 	d.Quick = true
 	for i := range d.Figures {
-		d.Figures[i].Verdict = bench.Reported
+		if d.Figures[i].Why == "" {
+			d.Figures[i].Verdict = bench.Reported
+		}
 	}
 }
 

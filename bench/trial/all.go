@@ -78,7 +78,10 @@ type AllOptions struct {
 
 // All runs all trials, one after the other. After an error it returns what it has.
 func All(ctx context.Context, o AllOptions) (r Results, err error) {
-	orDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Rounds, 5)
+	if err := checkPeers(ctx, o.Peers, o.Redis); err != nil {
+		return r, err
+	}
 	p := o.plan()
 	for _, step := range []struct {
 		name string

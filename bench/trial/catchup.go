@@ -53,12 +53,12 @@ const recordOverhead = 91 + 80
 const catchupPoll = 5 * time.Millisecond
 
 func (o CatchupOptions) withDefaults() CatchupOptions {
-	orDefault(&o.Bytes, 1<<30)
-	orDefault(&o.Size, 1024)
-	orDefault(&o.Segment, 1<<30)
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.ProducerRate, 5000)
-	orDefault(&o.IdleRun, 3*time.Second)
+	bench.OrDefault(&o.Bytes, 1<<30)
+	bench.OrDefault(&o.Size, 1024)
+	bench.OrDefault(&o.Segment, 1<<30)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.ProducerRate, 5000)
+	bench.OrDefault(&o.IdleRun, 3*time.Second)
 	return o
 }
 
@@ -100,7 +100,7 @@ func Catchup(ctx context.Context, o CatchupOptions) (rep CatchupReport, err erro
 func (s Setup) fill(ctx context.Context, addr string, bytes int64, size int) (bench.SendReport, error) {
 	n := max(1, bytes/int64(size+recordOverhead))
 	sent, err := bench.Send(ctx, bench.SendOptions{
-		Addr: addr, Topic: topic, Size: size, Messages: n, Duration: time.Hour,
+		Addr: addr, Topic: topic, Size: size, Messages: n, Duration: time.Hour, Strict: true,
 		Progress: func(p bench.Progress) {
 			s.progress(int(p.Answered), int(n), "filling the log")
 		},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -23,7 +25,7 @@ type ColdReport struct {
 	DiskMBps     bench.Series `json:"disk_mb_per_s"`            // of a plain read of the same cold files, from begin to end
 	DiskRatio    bench.Series `json:"disk_ratio"`               // of the catch-up to that
 	Kept         bench.Series `json:"kept_in_memory"`           // share of the files that stayed in memory although it was told to forget them
-	Resident     bench.Series `json:"resident_at_start"`        // share of the files that was in memory when the slave started
+	Resident     bench.Series `json:"resident_at_start"`        // share of the log before the producers' run that was in memory when the slave started
 	GeneratorNs  bench.Series `json:"generator_ns_per_message"` // processor time of the producers during the catch-up
 	Failed       string       `json:"failed,omitempty"`         // what was not acknowledged
 }
@@ -36,14 +38,17 @@ type coldRun struct {
 	resident     float64
 }
 
-// mostKept is the share of the files that may stay in memory for them to count as cold.
+// mostKept is the share of the log that may be in memory for it to count as cold.
 const mostKept = 0.1
 
+// idleWarmup goes before the producers' run without a slave: it follows a restart of the master.
+const idleWarmup = time.Second
+
 // producers are a load at a moderate rate on the master; stop, which may be nil, ends it early.
-func (o CatchupOptions) producers(ctx context.Context, p *pair, run time.Duration, stop <-chan struct{}) (bench.SendReport, error) {
+func (o CatchupOptions) producers(ctx context.Context, p *pair, warmup, run time.Duration, stop <-chan struct{}) (bench.SendReport, error) {
 	r, err := bench.Send(ctx, bench.SendOptions{
 		Addr: p.master.Addr(), Topic: topic, Size: o.Size, Conns: fullConns, Depth: pacedDepth, Rate: o.ProducerRate,
-		Duration: run, Stop: stop,
+		Warmup: warmup, Duration: run, Stop: stop,
 	})
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return r, fmt.Errorf("producers on the master: %w", err)
@@ -53,15 +58,19 @@ func (o CatchupOptions) producers(ctx context.Context, p *pair, run time.Duratio
 
 // followLoaded measures a slave that fetches the log while producers send, and the same producers before, without it.
 func (o CatchupOptions) followLoaded(ctx context.Context, p *pair, run *catchupRun) (err error) {
+	log, err := p.client.LogRange(ctx, p.master.Addr())
+	if err != nil {
+		return err
+	}
 	o.progress(0, 1, "producers without a slave")
-	if run.cold.idle, err = o.producers(ctx, p, o.IdleRun, nil); err != nil {
+	if run.cold.idle, err = o.producers(ctx, p, idleWarmup, o.IdleRun, nil); err != nil {
 		return err
 	}
 	files, err := segments(p.master.Store())
 	if err != nil {
 		return err
 	}
-	if run.cold.resident, err = residentShare(files); err != nil {
+	if run.cold.resident, err = residentShare(files, log.Min, log.Max); err != nil {
 		return err
 	}
 	level := make(chan struct{})
@@ -71,7 +80,7 @@ func (o CatchupOptions) followLoaded(ctx context.Context, p *pair, run *catchupR
 	}
 	loaded := make(chan outcome, 1)
 	go func() {
-		sent, err := o.producers(ctx, p, time.Hour, level)
+		sent, err := o.producers(ctx, p, 0, time.Hour, level)
 		loaded <- outcome{sent, err}
 	}()
 	err = o.follow(ctx, p, run, func() { close(level) })
@@ -121,6 +130,10 @@ func readFiles(ctx context.Context, files []string, total int64) (n int64, err e
 // forget restarts the master and drops the pages of its log in between, while nobody has them mapped. It returns the share of the
 // files that stayed in memory.
 func forget(ctx context.Context, p *pair) (kept float64, err error) {
+	log, err := p.client.LogRange(ctx, p.master.Addr())
+	if err != nil {
+		return 0, err
+	}
 	if err := p.master.Stop(); err != nil {
 		return 0, err
 	}
@@ -133,7 +146,7 @@ func forget(ctx context.Context, p *pair) (kept float64, err error) {
 			return 0, err
 		}
 	}
-	if kept, err = residentShare(files); err != nil {
+	if kept, err = residentShare(files, log.Min, log.Max); err != nil {
 		return 0, err
 	}
 	return kept, p.master.Start(ctx)
@@ -151,16 +164,24 @@ func dropPages(path string) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// residentShare is the share of the files' pages that are in memory.
-func residentShare(files []string) (float64, error) {
+// residentShare is the share of a log's pages from offset from to before to that are in memory. Each of its files is named by its first
+// byte's offset; the room that is only set aside for more does not count.
+func residentShare(files []string, from, to int64) (float64, error) {
 	var in, all int
+	page := int64(os.Getpagesize())
 	for _, path := range files {
 		pages, err := residency(path)
 		if err != nil {
 			return 0, fmt.Errorf("which pages of %s are in memory: %w", path, err)
 		}
-		all += len(pages)
-		for _, p := range pages {
+		base, err := strconv.ParseInt(filepath.Base(path), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("offset of a segment: %w", err)
+		}
+		first := min(int64(len(pages)), max(0, from-base)/page)
+		last := max(first, min(int64(len(pages)), (to-base+page-1)/page))
+		all += int(last - first)
+		for _, p := range pages[first:last] {
 			in += int(p & 1)
 		}
 	}
@@ -228,7 +249,17 @@ func (c *ColdReport) figures() []bench.Figure {
 	return []bench.Figure{
 		bench.NewFigure("catchup_producers_p99", "producers' p99 during a cold catch-up ÷ without a slave", "", c.ProducersP99, bench.AtMost, boundProducers),
 		bench.NewFigure("catchup_disk", "cold catch-up ÷ plain read of the same cold files", "", c.DiskRatio, bench.NoBound, 0),
+		c.residentFigure(),
 	}
+}
+
+// residentFigure judges whether the log was cold. To have nothing of it in memory is no measurement that failed.
+func (c *ColdReport) residentFigure() bench.Figure {
+	f := bench.NewFigure("catchup_resident", "share of a cold log that is in memory when the slave starts", "", c.Resident, bench.AtMost, mostKept)
+	if len(f.Values) > 0 && len(f.Missing) == 0 && f.High == 0 {
+		f.Verdict = bench.Holds
+	}
+	return f
 }
 
 func (c *ColdReport) faults() []string {

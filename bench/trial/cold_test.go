@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,21 +15,29 @@ import (
 	"tandem/bench/remote"
 )
 
-func TestTheShareOfAFileThatIsInMemoryIsFound(t *testing.T) {
-	const half = 1 << 20
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, writeFile(path, half))
-	share, err := residentShare([]string{path})
-	require.NoError(t, err)
-	require.InDelta(t, 1, share, 0)
-	require.NoError(t, os.Truncate(path, 2*half), "a hole that nobody has touched has no pages")
-	share, err = residentShare([]string{path})
-	require.NoError(t, err)
-	require.InDelta(t, 0.5, share, 0)
-	share, err = residentShare(nil)
-	require.NoError(t, err)
-	require.Zero(t, share)
-	_, err = residentShare([]string{path + "x"})
+func TestTheShareOfALogThatIsInMemoryIsFound(t *testing.T) {
+	const size = 1 << 20
+	dir := t.TempDir()
+	files := []string{filepath.Join(dir, "00000000000001048576"), filepath.Join(dir, "00000000000002097152")}
+	for _, path := range files {
+		require.NoError(t, writeFile(path, size/2))
+		require.NoError(t, os.Truncate(path, size), "a hole that nobody has touched has no pages")
+	}
+	for _, c := range []struct {
+		from, to int64
+		want     float64
+	}{
+		{size, 3 * size, 0.5},
+		{size, 2*size + size/2, 2.0 / 3},
+		{2 * size, 2*size + 1, 1},
+		{size + size/2, 2 * size, 0},
+		{3 * size, 3 * size, 0},
+	} {
+		share, err := residentShare(files, c.from, c.to)
+		require.NoError(t, err)
+		require.InDelta(t, c.want, share, 1e-9, "%d to %d", c.from, c.to)
+	}
+	_, err := residentShare([]string{files[0] + "1"}, 0, 1)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -93,6 +102,15 @@ func TestFilesThatStayInMemoryAreNoColdOnes(t *testing.T) {
 	require.Contains(t, c.faults()[0], "40 % of the log stayed in memory")
 }
 
+func TestALogThatIsInMemoryWhenTheSlaveStartsIsNoColdOne(t *testing.T) {
+	runs := coldRuns(0, [2]float64{1, 1})
+	for share, want := range map[float64]bench.Verdict{0: bench.Holds, 0.05: bench.Holds, 0.3: bench.Short} {
+		runs[0].cold.resident = share
+		list := coldReport(5000, runs, bench.NewSeries([]float64{400})).figures()
+		require.Equal(t, want, figure(t, list, "catchup_resident").Verdict, "%g", share)
+	}
+}
+
 func TestProducersThatAreRefusedMakeAColdReportWorthless(t *testing.T) {
 	runs := coldRuns(0, [2]float64{1, 1})
 	runs[0].cold.during.Errors = map[string]int64{"SYSTEM_BUSY": 2}
@@ -119,4 +137,14 @@ func TestMastersAreAskedForTheirAppendsAfterAllTurns(t *testing.T) {
 	gone := errors.New("gone")
 	own.appends = func(context.Context) (*remote.AppendTimes, error) { return nil, gone }
 	require.ErrorIs(t, turns{rounds: 1, loads: []load{full}}.measure(t.Context(), []*side{own}), gone)
+}
+
+func TestAFullDiskLeavesNoSourceBehind(t *testing.T) {
+	o := FloorOptions{Setup: Setup{Dir: t.TempDir()}, Rounds: 1, Bytes: 1 << 20}
+	source := filepath.Join(o.Dir, "transfer.source")
+	require.NoError(t, os.Symlink("/dev/full", source))
+	_, err := o.transfers(t.Context())
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	_, err = os.Lstat(source)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -45,10 +45,10 @@ func (o FanoutOptions) withDefaults() FanoutOptions {
 	if len(o.Slaves) == 0 {
 		o.Slaves = []int{1, 2, 4, 8}
 	}
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.Run, 2*time.Second)
-	orDefault(&o.Warmup, 500*time.Millisecond)
-	orDefault(&o.Size, 128)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Run, 2*time.Second)
+	bench.OrDefault(&o.Warmup, 500*time.Millisecond)
+	bench.OrDefault(&o.Size, 128)
 	return o
 }
 

@@ -97,10 +97,10 @@ type FloorReport struct {
 }
 
 func (o FloorOptions) withDefaults() FloorOptions {
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.Run, 2*time.Second)
-	orDefault(&o.Warmup, 500*time.Millisecond)
-	orDefault(&o.Bytes, 1<<30)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Run, 2*time.Second)
+	bench.OrDefault(&o.Warmup, 500*time.Millisecond)
+	bench.OrDefault(&o.Bytes, 1<<30)
 	if len(o.Sizes) == 0 {
 		o.Sizes = []int{128, 1024}
 	}

@@ -42,11 +42,11 @@ type LagReport struct {
 }
 
 func (o LagOptions) withDefaults() LagOptions {
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.Run, 4*time.Second)
-	orDefault(&o.PeakRun, 1500*time.Millisecond)
-	orDefault(&o.Size, 128)
-	orDefault(&o.PollEach, time.Millisecond)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Run, 4*time.Second)
+	bench.OrDefault(&o.PeakRun, 1500*time.Millisecond)
+	bench.OrDefault(&o.Size, 128)
+	bench.OrDefault(&o.PollEach, time.Millisecond)
 	return o
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +64,8 @@ type OverheadReport struct {
 	Rounds  int          `json:"rounds"`
 	Seconds float64      `json:"seconds"` // of each single run
 	Sizes   []SizeReport `json:"sizes"`
-	Missing string       `json:"missing,omitempty"` // what was asked for and is not here
+
+	Absent map[string]string `json:"absent,omitempty"` // by label what was asked for and could not be measured, and why
 }
 
 // SizeReport is what was measured with one size of bodies.
@@ -73,10 +76,10 @@ type SizeReport struct {
 }
 
 func (o OverheadOptions) withDefaults() OverheadOptions {
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.Run, 2*time.Second)
-	orDefault(&o.Warmup, 500*time.Millisecond)
-	orDefault(&o.JVMWarmup, jvmWarmup)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Run, 2*time.Second)
+	bench.OrDefault(&o.Warmup, 500*time.Millisecond)
+	bench.OrDefault(&o.JVMWarmup, jvmWarmup)
 	if len(o.Sizes) == 0 {
 		o.Sizes = []int{128, 1024}
 	}
@@ -99,10 +102,16 @@ func Overhead(ctx context.Context, o OverheadOptions) (rep OverheadReport, err e
 	if o.NoOwn && len(o.Peers) == 0 && o.Apache == "" {
 		return rep, fmt.Errorf("%w: nothing to measure: no clusters of our own and no peer", bench.ErrOptions)
 	}
+	if err := checkPeers(ctx, o.Peers, o.Redis); err != nil {
+		return rep, err
+	}
 	stop, err := o.startPeers(ctx, &rep)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return rep, err
+	}
+	if o.NoOwn && len(o.Peers) == 0 && o.redis == nil {
+		return rep, fmt.Errorf("%w: %s", errAbsent, rep.absentText())
 	}
 	for _, size := range o.Sizes {
 		r, err := o.size(ctx, size)
@@ -116,24 +125,51 @@ func Overhead(ctx context.Context, o OverheadOptions) (rep OverheadReport, err e
 }
 
 // startPeers starts the brokers of others that were asked for; they stand for all sizes. The returned function stops them, also after an
-// error. Redis is measured where it is installed, and missing otherwise.
+// error. Redis is measured where it is installed, Apache where it can be fetched; they are absent
+// otherwise.
 func (o *OverheadOptions) startPeers(ctx context.Context, rep *OverheadReport) (stop func() error, err error) {
 	stopApache, stopRedis := func() error { return nil }, func() error { return nil }
 	stop = func() error { return errors.Join(stopApache(), stopRedis()) }
 	if o.Apache != "" {
 		var p Peer
-		if p, stopApache, err = o.startApache(ctx, o.Apache, o.JVMWarmup); err != nil {
+		p, stopApache, err = o.startApache(ctx, o.Apache, o.JVMWarmup)
+		switch {
+		case err == nil:
+			o.Peers = append(slices.Clone(o.Peers), p)
+		case errors.Is(err, errAbsent) && ctx.Err() == nil:
+			rep.absent(LabelApache(o.Apache), err)
+		default:
 			return stop, err
 		}
-		o.Peers = append(slices.Clone(o.Peers), p)
+		err = nil
 	}
 	if o.Redis != "" {
 		o.redis, stopRedis, err = o.startRedis(ctx, o.Redis)
 		if errors.Is(err, cluster.ErrNoRedis) {
-			o.redis, rep.Missing, err = nil, LabelRedis+": not measured: no redis-server", nil
+			rep.absent(LabelRedis, cluster.ErrNoRedis)
+			o.redis, err = nil, nil
 		}
 	}
 	return stop, err
+}
+
+// errAbsent says that a peer is not here, or is not one to be held against.
+var errAbsent = errors.New("not measured")
+
+func (r *OverheadReport) absent(label string, why error) {
+	if r.Absent == nil {
+		r.Absent = map[string]string{}
+	}
+	r.Absent[label] = strings.ReplaceAll(why.Error(), "\n", "; ")
+}
+
+// absentText has a line for each peer that is absent.
+func (r OverheadReport) absentText() string {
+	var lines []string
+	for _, label := range slices.Sorted(maps.Keys(r.Absent)) {
+		lines = append(lines, fmt.Sprintf("%s: %s: %s", label, bench.Unknown, r.Absent[label]))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // size measures one size of bodies with clusters of its own.
@@ -217,8 +253,8 @@ func (r OverheadReport) Faults() []string {
 // WriteTable prints the report.
 func (r OverheadReport) WriteTable(w io.Writer) {
 	fmt.Fprintf(w, "Sync beside async, %d rounds of %.1f s each; ratios to %q, turn by turn\n", r.Rounds, r.Seconds, r.Base)
-	if r.Missing != "" {
-		fmt.Fprintln(w, r.Missing)
+	if len(r.Absent) > 0 {
+		fmt.Fprintln(w, r.absentText())
 	}
 	loads := OverheadOptions{Rate: r.Rate}.loads()
 	for _, s := range r.Sizes {
@@ -231,7 +267,7 @@ func (r OverheadReport) Figures() []bench.Figure {
 	var out []bench.Figure
 	for _, s := range r.Sizes {
 		if find(s.Targets, LabelSync, LoadFull).Load != "" {
-			out = append(out, s.figures(r.Missing)...)
+			out = append(out, s.figures(r.Absent)...)
 		}
 	}
 	return out
@@ -242,7 +278,7 @@ func (r SizeReport) figure(name, text string, s bench.Series, sense bench.Sense,
 	return bench.NewFigure(name+r.suffix(), text+r.words(), "", s, sense, bound)
 }
 
-func (r SizeReport) figures(missing string) []bench.Figure {
+func (r SizeReport) figures(absent map[string]string) []bench.Figure {
 	at := func(label, load string) TargetLoad { return find(r.Targets, label, load) }
 	syncFull := at(LabelSync, LoadFull)
 	out := []bench.Figure{
@@ -251,13 +287,18 @@ func (r SizeReport) figures(missing string) []bench.Figure {
 	if at(LabelStub, LoadFull).Load != "" {
 		out = append(out, r.overFloor()...)
 	}
-	if at(LabelRedis, LoadSingle).Load != "" || missing != "" {
+	if at(LabelRedis, LoadSingle).Load != "" || absent[LabelRedis] != "" {
 		ratio := byRound(divide(at(LabelSync, LoadSingle).P50, at(LabelRedis, LoadSingle).P50), single)
-		out = append(out, r.figure("sync_redis_p50", "sync ÷ "+LabelRedis+", p50 at 1 in flight", ratio, bench.AtMost, boundRedis))
+		out = append(out, r.figure("sync_redis_p50", "sync ÷ "+LabelRedis+", p50 at 1 in flight", ratio, bench.AtMost, boundRedis).Unmeasured(absent[LabelRedis]))
 	}
 	for _, t := range r.Targets {
 		if !t.Own && at(t.Label, LoadFull).Load != "" && t.Label != LabelStub {
 			out = append(out, r.against(t)...)
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(absent)) {
+		if label != LabelRedis {
+			out = append(out, r.againstAbsent(label, absent[label])...)
 		}
 	}
 	for _, t := range r.Targets {
@@ -301,36 +342,52 @@ func (r SizeReport) costs(t Target) []bench.Figure {
 	}
 }
 
+// againstAbsent are the figures that against would have judged.
+func (r SizeReport) againstAbsent(label, why string) []bench.Figure {
+	var out []bench.Figure
+	for _, f := range r.against(Target{Label: label}) {
+		if f.Sense != bench.NoBound {
+			out = append(out, f.Unmeasured(why))
+		}
+	}
+	return out
+}
+
 // against sets our sync cluster beside a peer.
 func (r SizeReport) against(peer Target) []bench.Figure {
 	more, tail := bench.NoBound, bench.NoBound
 	if isApacheSync(peer.Label) {
 		more, tail = bench.AtLeast, bench.AtMost
 	}
+	at := func(load string) TargetLoad { return find(r.Targets, peer.Label, load) }
 	ratio := func(load string, of func(TargetLoad) bench.Series) bench.Series {
-		return divide(of(find(r.Targets, LabelSync, load)), of(find(r.Targets, peer.Label, load)))
+		return divide(of(find(r.Targets, LabelSync, load)), of(at(load)))
 	}
 	out := []bench.Figure{
 		r.figure("sync_peer_throughput:"+peer.Label, "sync ÷ "+peer.Label+", throughput at 4 × 64",
-			ratio(LoadFull, func(l TargetLoad) bench.Series { return l.Throughput }), more, boundApache),
+			ratio(LoadFull, func(l TargetLoad) bench.Series { return l.Throughput }), more, boundApache).Unmeasured(at(LoadFull).Unfit),
 		r.figure("sync_peer_p50:"+peer.Label, "sync ÷ "+peer.Label+", p50 at 1 in flight",
-			byRound(ratio(LoadSingle, func(l TargetLoad) bench.Series { return l.P50 }), single), bench.NoBound, 0),
+			byRound(ratio(LoadSingle, func(l TargetLoad) bench.Series { return l.P50 }), single), bench.NoBound, 0).Unmeasured(at(LoadSingle).Unfit),
 	}
-	if find(r.Targets, peer.Label, LoadPaced).Load != "" {
+	if at(LoadPaced).Load != "" {
 		out = append(out, r.figure("sync_peer_p99_9:"+peer.Label, "sync ÷ "+peer.Label+", p99.9 at the fixed rate",
-			ratio(LoadPaced, func(l TargetLoad) bench.Series { return l.P999 }), tail, boundApacheTail))
+			ratio(LoadPaced, func(l TargetLoad) bench.Series { return l.P999 }), tail, boundApacheTail).Unmeasured(at(LoadPaced).Unfit))
 	}
 	return out
 }
 
-func divide(what, by bench.Series) bench.Series { return bench.Ratios(what.Values, by.Values) }
+func divide(what, by bench.Series) bench.Series { return bench.Ratios(what.Raw(), by.Raw()) }
 
 // byRound makes of values by turn, as a load takes them, those by round: the median of each round's. A turn's value alone says how its
 // processes happened to be placed; the spread from round to round is what a figure's noise means.
 func byRound(s bench.Series, l load) bench.Series {
 	var out []float64
-	for turns := range slices.Chunk(s.Values, l.perRound()) {
-		out = append(out, bench.NewSeries(turns).Median)
+	for turns := range slices.Chunk(s.Raw(), l.perRound()) {
+		round := bench.NewSeries(turns)
+		if len(round.Missing) > 0 {
+			round.Median = math.NaN()
+		}
+		out = append(out, round.Median)
 	}
 	return bench.NewSeries(out)
 }
@@ -338,8 +395,9 @@ func byRound(s bench.Series, l load) bench.Series {
 // minus subtracts turn by turn.
 func minus(what, less bench.Series) bench.Series {
 	var out []float64
-	for i := range min(len(what.Values), len(less.Values)) {
-		out = append(out, what.Values[i]-less.Values[i])
+	from, by := what.Raw(), less.Raw()
+	for i := range min(len(from), len(by)) {
+		out = append(out, from[i]-by[i])
 	}
 	return bench.NewSeries(out)
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tandem/bench"
@@ -21,6 +23,7 @@ const RedisHere = "here"
 const (
 	apacheHeap   = "1g"
 	jvmWarmup    = 20 * time.Second // until the Java brokers' code is compiled
+	peerTimeout  = 3 * time.Second
 	replicaLimit = 20 * time.Second
 )
 
@@ -34,25 +37,49 @@ func (s Setup) startApache(ctx context.Context, version string, warmup time.Dura
 	none := func() error { return nil }
 	cache, err := cluster.DefaultCache()
 	if err != nil {
-		return Peer{}, none, err
+		return Peer{}, none, absent{err}
 	}
 	apache, err := cluster.FetchApache(ctx, version, cache)
 	if err != nil {
-		return Peer{}, none, err
+		return Peer{}, none, absent{err}
 	}
 	apache.Heap = apacheHeap
 	p, err := s.startPair(ctx, pairOptions{label: label, dir: "apache", role: "SYNC_MASTER", slaves: 1, flavour: apache})
 	if err != nil {
 		return Peer{}, none, err
 	}
-	_, err = bench.Send(ctx, bench.SendOptions{
+	sent, err := bench.Send(ctx, bench.SendOptions{
 		Addr: p.master.Addr(), Topic: topic, Conns: fullConns, Depth: fullDepth, Duration: warmup,
 		Progress: func(g bench.Progress) { s.progress(int(g.Elapsed), int(g.Total), label+" warms up") },
 	})
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return Peer{}, none, errors.Join(fmt.Errorf("%s: %w", label, err), p.Close())
+	if err = errors.Join(err, sent.Err(), ctx.Err()); err != nil {
+		return Peer{}, none, errors.Join(absent{fmt.Errorf("warm-up: %w", err)}, p.Close())
 	}
 	return Peer{Label: label, Addr: p.master.Addr(), watch: p.watch}, p.Close, nil
+}
+
+// absent marks an error as one that leaves out a peer and no more.
+type absent struct{ error }
+
+func (a absent) Is(target error) bool { return target == errAbsent }
+func (a absent) Unwrap() error        { return a.error }
+
+// checkPeers tells which of the peers that should run already do not take connections.
+func checkPeers(ctx context.Context, peers []Peer, redis string) error {
+	if redis != "" && redis != RedisHere {
+		peers = append(slices.Clone(peers), Peer{Label: LabelRedis, Addr: redis})
+	}
+	var errs []error
+	for _, p := range peers {
+		d := net.Dialer{Timeout: peerTimeout}
+		c, err := d.DialContext(ctx, "tcp", p.Addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.Label, err))
+			continue
+		}
+		c.Close()
+	}
+	return errors.Join(errs...)
 }
 
 // redis is a Redis master that is measured.

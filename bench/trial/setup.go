@@ -186,10 +186,3 @@ func stopAll(parts []*running) error {
 	}
 	return errors.Join(errs...)
 }
-
-func orDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
-}

@@ -34,11 +34,11 @@ type SoakReport struct {
 }
 
 func (o SoakOptions) withDefaults() SoakOptions {
-	orDefault(&o.Rate, 20_000)
-	orDefault(&o.Duration, time.Minute)
-	orDefault(&o.Warmup, 2*time.Second)
-	orDefault(&o.Every, max(time.Second, o.Duration/300))
-	orDefault(&o.Size, 128)
+	bench.OrDefault(&o.Rate, 20_000)
+	bench.OrDefault(&o.Duration, time.Minute)
+	bench.OrDefault(&o.Warmup, 2*time.Second)
+	bench.OrDefault(&o.Every, max(time.Second, o.Duration/300))
+	bench.OrDefault(&o.Size, 128)
 	return o
 }
 

@@ -43,11 +43,11 @@ type StartReport struct {
 }
 
 func (o StartOptions) withDefaults() StartOptions {
-	orDefault(&o.Bytes, 5<<30)
-	orDefault(&o.Segment, 1<<30)
-	orDefault(&o.Size, 1024)
-	orDefault(&o.Rounds, 5)
-	orDefault(&o.Load, time.Second)
+	bench.OrDefault(&o.Bytes, 5<<30)
+	bench.OrDefault(&o.Segment, 1<<30)
+	bench.OrDefault(&o.Size, 1024)
+	bench.OrDefault(&o.Rounds, 5)
+	bench.OrDefault(&o.Load, time.Second)
 	return o
 }
 

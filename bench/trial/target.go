@@ -35,6 +35,7 @@ type TargetLoad struct {
 	GeneratorNs     bench.Series          `json:"generator_ns_per_message"`
 	Curve           []bench.CurvePoint    `json:"curve"` // point by point the median of all rounds
 	Processes       []bench.ProcessReport `json:"processes,omitempty"`
+	Unfit           string                `json:"unfit,omitempty"` // why nothing can be held against it: messages refused, or the rate not kept
 }
 
 // targetOf sums a side up, in relation to base.
@@ -50,15 +51,31 @@ func targetOf(s, base *side) Target {
 		}
 		l := TargetLoad{
 			Load: name, Throughput: series(runs, throughput), P50: series(runs, p50), P99: series(runs, p99), P999: series(runs, p999),
-			GeneratorNs: series(runs, generatorNs), Curve: medianCurve(runs), Processes: mergeProcesses(runs),
+			GeneratorNs: series(runs, generatorNs), Curve: medianCurve(runs), Processes: mergeProcesses(runs), Unfit: unfit(runs),
 		}
 		if of := base.reports[name]; len(of) > 0 {
-			l.ThroughputRatio = bench.Ratios(l.Throughput.Values, series(of, throughput).Values)
-			l.P50Ratio = bench.Ratios(l.P50.Values, series(of, p50).Values)
+			l.ThroughputRatio = divide(l.Throughput, series(of, throughput))
+			l.P50Ratio = divide(l.P50, series(of, p50))
 		}
 		t.Loads = append(t.Loads, l)
 	}
 	return t
+}
+
+// keptRate is the share of a fixed rate that must be answered for it to be kept.
+const keptRate = 0.99
+
+// unfit names the first run whose values are those of another load than was asked for.
+func unfit(runs []bench.SendReport) string {
+	for _, r := range runs {
+		if err := r.Err(); err != nil {
+			return err.Error()
+		}
+		if r.Throughput < keptRate*r.Rate {
+			return fmt.Sprintf("answered %.0f/s of %.0f/s", r.Throughput, r.Rate)
+		}
+	}
+	return ""
 }
 
 func throughput(r bench.SendReport) float64  { return r.Throughput }

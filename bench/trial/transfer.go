@@ -35,10 +35,10 @@ func (r TransferReport) WriteTable(w io.Writer) {
 // transfers makes a file and measures its transfer several times.
 func (o FloorOptions) transfers(ctx context.Context) (rep TransferReport, err error) {
 	source := filepath.Join(o.Dir, "transfer.source")
+	defer func() { err = errors.Join(err, os.RemoveAll(source)) }()
 	if err := writeFile(source, o.Bytes); err != nil {
 		return rep, err
 	}
-	defer func() { err = errors.Join(err, os.Remove(source)) }()
 	var values []float64
 	for round := range o.Rounds {
 		o.progress(round, o.Rounds, "bare transfer")

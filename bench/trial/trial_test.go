@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -178,7 +179,7 @@ func TestRedisIsHeldAgainstOrNamedAsMissing(t *testing.T) {
 
 	without, err := sizeReport(128, sides[:2])
 	require.NoError(t, err)
-	rep := OverheadReport{Sizes: []SizeReport{without}, Missing: "no redis-server"}
+	rep := OverheadReport{Sizes: []SizeReport{without}, Absent: map[string]string{LabelRedis: "no redis-server"}}
 	require.Equal(t, bench.Unknown, figure(t, rep.Figures(), "sync_redis_p50_128").Verdict)
 	var out strings.Builder
 	rep.WriteTable(&out)
@@ -193,7 +194,57 @@ func TestWithoutRedisTheRestIsMeasured(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stop())
 	require.Nil(t, o.redis)
-	require.Contains(t, rep.Missing, "not measured: no redis-server")
+	require.Contains(t, rep.absentText(), "not measured: no redis-server")
+}
+
+func TestWithoutJavaTheRestIsMeasured(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var rep OverheadReport
+	o := OverheadOptions{Setup: Setup{Dir: t.TempDir()}, Apache: "5.5.0"}
+	stop, err := o.startPeers(t.Context(), &rep)
+	require.NoError(t, err)
+	require.NoError(t, stop())
+	require.Empty(t, o.Peers)
+	require.Contains(t, rep.absentText(), "Apache 5.5.0: not measured: no Java")
+
+	r := overheadOf(t, nil)
+	r.Absent = rep.Absent
+	f := figure(t, r.Figures(), "sync_peer_throughput:Apache 5.5.0_128")
+	require.Equal(t, bench.Unknown, f.Verdict)
+	require.Contains(t, f.Why, "no Java")
+}
+
+func TestNothingIsHeldAgainstAPeerThatRefusesOrFallsBehind(t *testing.T) {
+	for why, run := range map[string]bench.SendReport{
+		"3 SYSTEM_BUSY":   {Throughput: 10, Errors: map[string]int64{"SYSTEM_BUSY": 3}},
+		"answered 9/s of": {Throughput: 9, Rate: 10},
+	} {
+		run.RoundTrip = bench.Latency{P50: 1, P999: 1000}
+		own := fake(LabelSync, true, allLoads, steady(1000, 1))
+		peer := fake("Apache 5.5.0", false, allLoads, func(n int, l load) bench.SendReport {
+			if n == 2 {
+				return run
+			}
+			return bench.SendReport{Throughput: 10, Rate: 10, RoundTrip: run.RoundTrip}
+		})
+		require.NoError(t, turns{rounds: 3, loads: []load{pacedLoad(10)}}.measure(t.Context(), []*side{own, peer}))
+		r, err := sizeReport(128, []*side{own, peer})
+		require.NoError(t, err)
+		f := figure(t, r.against(r.Targets[1]), "sync_peer_p99_9:Apache 5.5.0_128")
+		require.Equal(t, bench.Unknown, f.Verdict)
+		require.Contains(t, f.VerdictText(), why)
+	}
+}
+
+func TestPeersThatDoNotRunAreNamedBeforeTheFirstTrial(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := ln.Addr().String()
+	require.NoError(t, checkPeers(t.Context(), []Peer{{Label: "x", Addr: addr}}, RedisHere))
+	require.NoError(t, ln.Close())
+	_, err = All(t.Context(), AllOptions{Peers: []Peer{{Label: "gone", Addr: addr}}, Redis: addr})
+	require.ErrorContains(t, err, "gone: ")
+	require.ErrorContains(t, err, LabelRedis)
 }
 
 func TestWhatABrokerCostsIsReportedForOursAndThePeers(t *testing.T) {

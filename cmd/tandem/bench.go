@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -57,13 +58,16 @@ func newBenchSendCommand() *cobra.Command {
 		Short: "Send messages to any RocketMQ broker and measure",
 		Long: `Sends messages to one broker, or to all masters that a name server knows, and reports throughput, round trips and errors.
 With --rate a round trip counts from when the message was due, so that a stall of the broker is seen in full.
-The exit status is 0 if every message was acknowledged.`,
+The exit status is 0 if every message was acknowledged and nothing stopped the run.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o.NoWait = !wait
 			if o.Form, err = parseHeader(header); err != nil {
 				return err
 			}
 			if o.Watch, err = parseWatched(watch); err != nil {
+				return err
+			}
+			if err := errors.Join(address("addr", o.Addr), address("namesrvAddr", o.Namesrv), rate("rate", o.Rate)); err != nil {
 				return err
 			}
 			return benchSend(cmd, o, asJSON)
@@ -94,6 +98,9 @@ func addTick(cmd *cobra.Command, tick *time.Duration) {
 	cmd.Flags().DurationVar(tick, "tick", bench.DefaultTick, "with a rate: messages due within so much time are due at its begin, and leave together")
 }
 
+// errStopped ends a measurement with status 1, whatever was acknowledged until then.
+var errStopped = errors.New("stopped before its end")
+
 func benchSend(cmd *cobra.Command, o bench.SendOptions, asJSON bool) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
@@ -103,7 +110,12 @@ func benchSend(cmd *cobra.Command, o bench.SendOptions, asJSON bool) error {
 	}
 	r, err := bench.Send(ctx, o)
 	bar.Close()
-	return conclude(cmd, asJSON, r, err, r.Err() == nil)
+	stopped := ctx.Err() != nil
+	ended := conclude(cmd, asJSON, r, err, stopped || r.Err() == nil)
+	if stopped && err == nil {
+		return errors.Join(ended, errStopped)
+	}
+	return ended
 }
 
 func parseHeader(name string) (codec.Serialize, error) {

@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"tandem/bench"
@@ -31,6 +35,21 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "send", "--addr=h:1", "--header=xml"}, "--header=xml"},
 		{[]string{"bench", "send", "--addr=h:1", "--watch=master"}, "NAME=PID"},
 		{[]string{"bench", "overhead", "--addr=h:1"}, "LABEL=HOST:PORT"},
+		{[]string{"bench", "send", "--addr=h"}, "--addr=h"},
+		{[]string{"bench", "send", "--addr=h:1", "--rate=+Inf"}, "--rate=+Inf"},
+		{[]string{"bench", "send", "--addr=h:1", "--rate=NaN"}, "--rate=NaN"},
+		{[]string{"bench", "soak", "--rate=1e10"}, "--rate=1e+10"},
+		{[]string{"bench", "soak", "--addr=h"}, "--addr=h"},
+		{[]string{"bench", "catchup", "--producerRate=NaN"}, "--producerRate=NaN"},
+		{[]string{"bench", "overhead", "--rate=-1"}, "--rate=-1"},
+		{[]string{"bench", "overhead", "--run=-1s"}, "--run=-1s"},
+		{[]string{"bench", "floor", "--warmup=-1s"}, "--warmup=-1s"},
+		{[]string{"bench", "fanout", "--run=-1s"}, "--run=-1s"},
+		{[]string{"bench", "lag", "--run=-1s"}, "--run=-1s"},
+		{[]string{"bench", "all", "--limit=-1s"}, "--limit=-1s"},
+		{[]string{"bench", "all", "--apache=foo"}, "--apache=foo"},
+		{[]string{"bench", "all", "--addr=a=h:1", "--addr=a=h:2"}, "taken already"},
+		{[]string{"bench", "overhead", "--addr=tandem sync=h:1"}, "taken already"},
 		{[]string{"bench", "overhead", "--own=false"}, "nothing to measure"},
 		{[]string{"bench", "overhead", "--size=0"}, "--size=0"},
 		{[]string{"bench", "all", "--addr=h"}, "LABEL=HOST:PORT"},
@@ -59,6 +78,34 @@ func TestALoadThatNobodyTakesFails(t *testing.T) {
 	require.Equal(t, statusFails, run([]string{"bench", "send", "--addr", addr}, &out, &errs))
 	require.Contains(t, errs.String(), "REQUEST_CODE_NOT_SUPPORTED")
 	require.Contains(t, errs.String(), addr)
+}
+
+func TestALoadThatIsStoppedFails(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ln := listen(t)
+	t.Cleanup(func() { ln.Close() })
+	go acceptThen(ln, cancel)
+	cmd := &cobra.Command{}
+	cmd.SetContext(ctx)
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	err := benchSend(cmd, bench.SendOptions{Addr: ln.Addr().String(), NoTopic: true, Conns: 1, Depth: 4, Duration: time.Hour}, false)
+	require.ErrorIs(t, err, errStopped)
+	require.Equal(t, statusFails, exitStatus(err))
+	require.Contains(t, out.String(), "messages/s", "the table is printed all the same")
+}
+
+// acceptThen takes one connection, and calls then when something comes over it.
+func acceptThen(ln net.Listener, then func()) {
+	c, err := ln.Accept()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = c.Read(make([]byte, 1))
+	then()
+	_, _ = io.Copy(io.Discard, c)
 }
 
 func TestPeersAndWatchedProcessesAreRead(t *testing.T) {

@@ -22,7 +22,7 @@ func newBenchLagCommand() *cobra.Command {
 	f.IntVar(&o.Rounds, "rounds", 5, "rounds")
 	f.DurationVar(&o.Run, "run", 4*time.Second, "time that is measured in each round")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(positive("size", o.Size), positive("rounds", o.Rounds)); err != nil {
+		if err := errors.Join(positive("size", o.Size), positive("rounds", o.Rounds), duration("run", o.Run)); err != nil {
 			return err
 		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
@@ -46,7 +46,7 @@ func newBenchFanoutCommand() *cobra.Command {
 	f.IntVar(&o.Size, "size", 128, "body bytes of a message")
 	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(positive("slaves", o.Slaves...), positive("size", o.Size), positive("rounds", o.Rounds)); err != nil {
+		if err := errors.Join(positive("slaves", o.Slaves...), positive("size", o.Size), positive("rounds", o.Rounds), checkRuns(o.Run, o.Warmup)); err != nil {
 			return err
 		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
@@ -74,8 +74,9 @@ func newBenchSoakCommand() *cobra.Command {
 	f.DurationVar(&o.Every, "every", 0, "length of the stretches that are reported; default 1 s, or a 300th of the duration if that is longer")
 	f.IntVar(&o.Size, "size", 128, "body bytes of a message")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if o.Rate <= 0 {
-			return usagef("--rate=%g: not valid; valid: more than 0", o.Rate)
+		if err := errors.Join(positiveRate("rate", o.Rate), address("addr", o.Addr), positive("size", o.Size), duration("duration", o.Duration),
+			noLess("warmup", o.Warmup), noLess("every", o.Every), duration("tick", o.Tick)); err != nil {
+			return err
 		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
 			o.Setup = s
@@ -109,8 +110,8 @@ func newBenchCatchupCommand() *cobra.Command {
 		if err := errors.Join(positive("log", log), positive("segment", segment), positive("size", o.Size), positive("rounds", o.Rounds)); err != nil {
 			return err
 		}
-		if o.ProducerRate <= 0 || o.IdleRun <= 0 {
-			return usagef("--producerRate=%g --idle=%s: not valid; valid: more than 0", o.ProducerRate, o.IdleRun)
+		if err := errors.Join(positiveRate("producerRate", o.ProducerRate), duration("idle", o.IdleRun)); err != nil {
+			return err
 		}
 		o.Bytes, o.Segment = int64(log)<<20, int64(segment)<<20
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
@@ -140,7 +141,7 @@ func newBenchStartCommand() *cobra.Command {
 	f.IntVar(&o.Rounds, "rounds", 5, "starts of each kind")
 	f.DurationVar(&o.Load, "load", time.Second, "time for which the broker takes messages before it is killed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(positive("log", log), positive("segment", segment), positive("size", o.Size), positive("rounds", o.Rounds)); err != nil {
+		if err := errors.Join(positive("log", log), positive("segment", segment), positive("size", o.Size), positive("rounds", o.Rounds), duration("load", o.Load)); err != nil {
 			return err
 		}
 		o.Bytes, o.Segment = int64(log)<<20, int64(segment)<<20

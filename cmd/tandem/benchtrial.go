@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"tandem/bench"
 	"tandem/bench/report"
 	"tandem/bench/trial"
+	"tandem/broker/settings"
 )
 
 // trialFlags are those of every measurement that starts processes of its own.
@@ -129,10 +132,10 @@ some 15 GiB of disk for a while. With --quick it does as little of everything as
 	f.DurationVar(&t.limit, "limit", limitAlone, "time after which what is left is left out, and the exit status is 1; default 20m with --apache or --redis")
 	addPeers(cmd, &peers, &o.Apache, &o.Redis)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := positive("rounds", o.Rounds); err != nil {
+		if err := errors.Join(positive("rounds", o.Rounds), noLess("limit", t.limit)); err != nil {
 			return err
 		}
-		if o.Peers, err = checkPeers(peers, o.Redis); err != nil {
+		if o.Peers, err = checkPeers(peers, o.Apache, o.Redis); err != nil {
 			return err
 		}
 		t.quick = o.Quick
@@ -168,10 +171,10 @@ turn. A broker of --addr whose label has "apache" in it, and not "async", is tak
 	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		o.NoOwn, o.NoFloor = !own, !floor
-		if o.Peers, err = checkPeers(peers, o.Redis); err != nil {
+		if o.Peers, err = checkPeers(peers, o.Apache, o.Redis); err != nil {
 			return err
 		}
-		if err := errors.Join(positive("size", o.Sizes...), positive("rounds", o.Rounds)); err != nil {
+		if err := errors.Join(positive("size", o.Sizes...), positive("rounds", o.Rounds), rate("rate", o.Rate), checkRuns(o.Run, o.Warmup)); err != nil {
 			return err
 		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
@@ -195,23 +198,39 @@ func addPeers(cmd *cobra.Command, peers *[]string, apache, redis *string) {
 	f := cmd.Flags()
 	f.StringArrayVar(peers, "addr", nil, "LABEL=HOST:PORT of a broker to measure beside our own; may be given again")
 	f.StringVar(apache, "apache", "", "version of Apache RocketMQ, such as 5.5.0: a master that waits for its slave is fetched by Maven, started, and measured beside our own")
-	f.StringVar(redis, "redis", "", "HOST:PORT of a Redis master that has a replica, to measure SET and WAIT 1; without an address both are started")
+	f.StringVar(redis, "redis", "", "HOST:PORT of a Redis master that has a replica, to measure SET and WAIT 1: keys that begin with "+bench.RedisPrefix+" are written, and removed at the end; without an address both are started")
 	f.Lookup("redis").NoOptDefVal = trial.RedisHere
 }
 
 // checkPeers reads what addPeers has asked for.
-func checkPeers(peers []string, redis string) ([]trial.Peer, error) {
-	if redis != "" && redis != trial.RedisHere && !strings.Contains(redis, ":") {
+func checkPeers(peers []string, apache, redis string) ([]trial.Peer, error) {
+	if redis != "" && redis != trial.RedisHere && !settings.IsAddress(redis) {
 		return nil, usagef("--redis=%s: not valid; valid: --redis or --redis=HOST:PORT", redis)
 	}
-	return parsePeers(peers)
+	if apache != "" && !apacheVersion.MatchString(apache) {
+		return nil, usagef("--apache=%s: not valid; valid: a version of three numbers, such as 5.5.0", apache)
+	}
+	list, err := parsePeers(peers)
+	if err != nil {
+		return nil, err
+	}
+	taken := []string{trial.LabelAsync, trial.LabelSync, trial.LabelPing2, trial.LabelPing4, trial.LabelStub, trial.LabelRedis, trial.LabelApache(apache)}
+	for _, p := range list {
+		if slices.Contains(taken, p.Label) {
+			return nil, usagef("--addr=%s=%s: the label is taken already", p.Label, p.Addr)
+		}
+		taken = append(taken, p.Label)
+	}
+	return list, nil
 }
+
+var apacheVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func parsePeers(list []string) ([]trial.Peer, error) {
 	var out []trial.Peer
 	for _, text := range list {
 		label, addr, ok := strings.Cut(text, "=")
-		if !ok || label == "" || !strings.Contains(addr, ":") {
+		if !ok || label == "" || !settings.IsAddress(addr) {
 			return nil, usagef("--addr=%s: not valid; valid: LABEL=HOST:PORT", text)
 		}
 		out = append(out, trial.Peer{Label: label, Addr: addr})
@@ -235,6 +254,47 @@ func positive(flag string, values ...int) error {
 	return nil
 }
 
+// checkRuns checks what addRuns has asked for.
+func checkRuns(run, warmup time.Duration) error {
+	return errors.Join(duration("run", run), noLess("warmup", warmup))
+}
+
+func duration(flag string, d time.Duration) error {
+	if d <= 0 {
+		return usagef("--%s=%s: not valid; valid: more than 0", flag, d)
+	}
+	return nil
+}
+
+func noLess(flag string, d time.Duration) error {
+	if d < 0 {
+		return usagef("--%s=%s: not valid; valid: 0 or more", flag, d)
+	}
+	return nil
+}
+
+func rate(flag string, perSecond float64) error {
+	if !(perSecond >= 0 && perSecond <= bench.MaxRate) { // nor is it NaN
+		return usagef("--%s=%g: not valid; valid: 0 to %g", flag, perSecond, float64(bench.MaxRate))
+	}
+	return nil
+}
+
+func positiveRate(flag string, perSecond float64) error {
+	if perSecond == 0 {
+		return usagef("--%s=0: not valid; valid: more than 0", flag)
+	}
+	return rate(flag, perSecond)
+}
+
+// address checks an address that may be left out.
+func address(flag, addr string) error {
+	if addr != "" && !settings.IsAddress(addr) {
+		return usagef("--%s=%s: not valid; valid: HOST:PORT", flag, addr)
+	}
+	return nil
+}
+
 func newBenchFloorCommand() *cobra.Command {
 	var o trial.FloorOptions
 	var mib int
@@ -249,7 +309,7 @@ from a file into another process's new mapped file: separate processes, no delay
 	cmd.Flags().IntVar(&mib, "bytes", 1024, "size of the transfer, MiB")
 	addRuns(cmd, &o.Rounds, &o.Run, &o.Warmup)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(positive("size", o.Sizes...), positive("bytes", mib), positive("rounds", o.Rounds)); err != nil {
+		if err := errors.Join(positive("size", o.Sizes...), positive("bytes", mib), positive("rounds", o.Rounds), checkRuns(o.Run, o.Warmup)); err != nil {
 			return err
 		}
 		return t.run(cmd, func(ctx context.Context, s trial.Setup) (trial.Results, error) {
