@@ -218,7 +218,20 @@ func TestAConnectionKeepsItsIdentity(t *testing.T) {
 		require.Equal(t, netip.MustParseAddrPort(p.LocalAddr().String()), c.RemoteAddr())
 	}
 	require.Len(t, ids, 2)
-	require.NotEqual(t, conns.get()[0].Loop(), conns.get()[1].Loop(), "two connections spread over two loops")
+}
+
+func TestConnectionsSpreadOverTheLoops(t *testing.T) {
+	var conns inbox[Conn]
+	h := &testHandler{onOpen: conns.put}
+	s := serve(t, h, Options{Addrs: []string{"127.0.0.1:0"}, Loops: 2})
+	const most = 16 // the first ones go by what is left of the loops' start
+	used := map[int]bool{}
+	for n := 1; len(used) < 2 && n <= most; n++ {
+		dialAddr(t, s.Addrs()[0].String()).call(1)
+		eventually(t, func() bool { return conns.len() == n }, "open")
+		used[conns.get()[n-1].Loop().Index()] = true
+	}
+	require.Len(t, used, 2)
 }
 
 func TestAnIPv4PeerOfAWildcardListenerHasAnIPv4Address(t *testing.T) {
