@@ -136,13 +136,12 @@ func (d *driver) allSent(ctx context.Context, now int64) bool {
 
 // turn sends what may be sent, waits, and takes the answers that came.
 func (d *driver) turn(ctx context.Context, now int64) error {
-	wait := longestWait
 	if !d.allSent(ctx, now) {
 		if err := d.send(now); err != nil {
 			return err
 		}
 	}
-	ready, err := d.poll.wait(wait.Milliseconds())
+	ready, err := d.poll.wait(longestWait.Milliseconds())
 	if err != nil {
 		return err
 	}
@@ -151,11 +150,11 @@ func (d *driver) turn(ctx context.Context, now int64) error {
 			continue
 		}
 		l := d.lines[ev.Fd]
-		if err := d.serve(ctx, l, ev.Events); err == nil {
-			continue
-		} else if hopeless(err) {
+		err := d.serve(ctx, l, ev.Events)
+		if hopeless(err) {
 			return fmt.Errorf("broker %s: %w", l.addr, err)
-		} else {
+		}
+		if err != nil {
 			d.broken(l, err)
 		}
 	}

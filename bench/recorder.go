@@ -31,13 +31,7 @@ type batch struct{ sent, n int64 }
 
 // refused takes a reply that does not say SUCCESS, to a message sent (or due) at sent.
 func (r *recorder) refused(v *codec.View, sent int64) {
-	if r.firstError == "" {
-		r.firstError = codec.CodeName(v.Code) + ": " + v.Remark()
-	}
-	if r.has(sent) {
-		r.sent++
-		r.errors[codec.CodeName(v.Code)]++
-	}
+	r.fail(sent, codec.CodeName(v.Code), v.Remark())
 }
 
 // success takes a SUCCESS reply that came at now.

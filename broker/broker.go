@@ -99,6 +99,7 @@ func (b *Broker) start() error {
 	b.pool = engine.NewPool(poolWorkers, poolQueue)
 	b.peer = newMasterPeer(b)
 	b.store.OnDispatched(func(q *commitlog.Queue, _, _ int64) { b.holds.wake(q) })
+	b.store.SetAwaited(func() bool { return b.holds.n.Load() > 0 })
 	if err := b.takeRole(); err != nil {
 		return err
 	}

@@ -82,7 +82,6 @@ func (b *Broker) becomeSlave() error {
 		JoinFrom:     from,
 		Housekeeping: b.set.HaHousekeepingInterval.Duration(),
 		Identity:     b.identity(),
-		Awaited:      func() bool { return b.holds.n.Load() > 0 },
 		Peer:         b.peer,
 		Logger:       b.log.Named("replication"),
 	}, b.store)

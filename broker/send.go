@@ -339,21 +339,12 @@ func (b *Broker) OnWritten(l *engine.Loop) {
 	}
 	st.unwritten.Store(next)
 	st.doneMu.Unlock()
-	b.wakeDispatch()
+	b.store.WakeDispatch()
 }
 
 // dispatchPace is how long consume queues may be behind the log while nobody waits for them: a wake-up of the dispatcher for each
 // turn of a loop costs more than the turn.
 const dispatchPace = 5 * time.Millisecond
-
-// wakeDispatch has the consume queues built: at once where a consumer waits.
-func (b *Broker) wakeDispatch() {
-	if b.holds.n.Load() > 0 {
-		b.store.HurryDispatch()
-	} else {
-		b.store.WakeDispatch()
-	}
-}
 
 // visible is where the part of the log ends that consumers may see: at the first message whose send is not answered. A message
 // is noted as being answered before the ring lets go of it, so the ring is asked first.

@@ -20,7 +20,6 @@ func appendJSONString[T ~string | ~[]byte](dst []byte, s T) []byte {
 
 // plainJSON tells whether text can stand between quotes as it is, or perhaps not.
 func plainJSON(b []byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	var bad uint64
 	for ; len(b) >= 8; b = b[8:] {
 		w := binary.LittleEndian.Uint64(b)

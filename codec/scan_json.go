@@ -93,19 +93,26 @@ func (s *scanner) quoted(quote byte) (token, bool) {
 		return token{}, false
 	}
 	start := s.i + 1
-	escaped := false
-	for i := start; ; {
-		i += skipPlain(s.b[i:], quote)
-		if i >= len(s.b) {
-			return token{}, false
+	end, escaped, ok := stringEnd(s.b, start, quote)
+	if !ok {
+		return token{}, false
+	}
+	s.i = end + 1
+	return token{raw: s.b[start:end], from: uint32(start), kind: tokenString, escaped: escaped}, true
+}
+
+// stringEnd is where the closing quote stands of the string whose text begins at b[i:], and whether the text has escapes.
+func stringEnd(b []byte, i int, quote byte) (end int, escaped, ok bool) {
+	for ; ; escaped = true {
+		i += skipPlain(b[i:], quote)
+		if i >= len(b) {
+			return 0, false, false
 		}
-		if s.b[i] == quote {
-			s.i = i + 1
-			return token{raw: s.b[start:i], from: uint32(start), kind: tokenString, escaped: escaped}, true
+		if b[i] == quote {
+			return i, escaped, true
 		}
-		escaped = true
-		if i += 2; i > len(s.b) {
-			return token{}, false
+		if i += 2; i > len(b) {
+			return 0, false, false
 		}
 	}
 }
@@ -113,7 +120,6 @@ func (s *scanner) quoted(quote byte) (token, bool) {
 // skipPlain is the number of bytes before the first quote or backslash, looked
 // for eight bytes at a time.
 func skipPlain(b []byte, quote byte) int {
-	const ones = 0x0101010101010101
 	quotes, backslashes := ones*uint64(quote), ones*uint64('\\')
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
@@ -128,10 +134,12 @@ func skipPlain(b []byte, quote byte) int {
 	return i
 }
 
+// ones and tops are words whose bytes are all 1, and have all their top bit set.
+const ones, tops = 0x0101010101010101, 0x8080808080808080
+
 // zeroByte has the top bit set of the lowest byte of w that is zero, and no bit
 // below it.
 func zeroByte(w uint64) uint64 {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	return (w - ones) &^ w & tops
 }
 
@@ -292,7 +300,7 @@ func appendUnescaped(dst, raw []byte) []byte {
 // moveRun moves the bytes before the first backslash from raw to dst, which has room for them and 8 more: whole words are copied,
 // and what is too much is written over later.
 func moveRun(dst, raw []byte) (moved, rest []byte) {
-	const backslashes = 0x5c5c5c5c5c5c5c5c
+	const backslashes = ones * '\\'
 	n := len(dst)
 	out := dst[:cap(dst)]
 	for ; len(raw) >= 8; raw = raw[8:] {
@@ -375,6 +383,15 @@ func hexDigit(c byte) int {
 		return int(c-'A') + 10
 	}
 	return -1
+}
+
+// plainNumber reads a number of 31 bits that is digits alone.
+func plainNumber(b []byte) (int32, bool) {
+	if digits(b) != len(b) {
+		return 0, false
+	}
+	n, ok := parseInt(b, 32)
+	return int32(n), ok
 }
 
 // parseInt reads a decimal number that may have a sign and surrounding blanks.

@@ -1,9 +1,6 @@
 package codec
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // shape is a JSON header a View has read before, as a pattern for those to come: a producer's headers differ in a
 // few bytes of their values and in the opaque, and where they do in nothing else, the places of all fields are known.
@@ -47,7 +44,6 @@ func (p *shape) fits(header []byte) bool {
 			continue
 		}
 		free := binary.LittleEndian.Uint64(loose[i:])
-		const ones = 0x0101010101010101
 		if differs&^free != 0 || (zeroByte(w^ones*'"')|zeroByte(w^ones*'\\'))&free != 0 {
 			return false
 		}
@@ -66,7 +62,7 @@ func (v *View) parseLike(header []byte) bool {
 	if !p.fits(header) {
 		return false
 	}
-	opaque, ok := shortOpaque(p.opaque.of(header))
+	opaque, ok := plainNumber(p.opaque.of(header))
 	if !ok {
 		return false
 	}
@@ -80,17 +76,6 @@ func (v *View) parseLike(header []byte) bool {
 	v.ext = p.ext.of(header)
 	p.matches++
 	return true
-}
-
-func shortOpaque(b []byte) (int32, bool) {
-	var n int64
-	for _, c := range b {
-		if c -= '0'; c > 9 {
-			return 0, false
-		}
-		n = n*10 + int64(c)
-	}
-	return int32(n), n <= math.MaxInt32
 }
 
 // learn makes the header that has just been read, in the usual way, the shape, if the one before had its length. opaque is where its

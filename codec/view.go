@@ -3,7 +3,6 @@ package codec
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 )
 
 // View is one parsed frame of the hot paths. Its slices alias the frame and
@@ -242,19 +241,11 @@ func (l *literals) number(text string) int32 {
 		l.bad = true
 		return 0
 	}
-	const most = 10 // digits
-	var n int64
-	i := l.i
-	for ; i < len(l.b) && i <= l.i+most; i++ {
-		c := l.b[i] - '0'
-		if c > 9 {
-			break
-		}
-		n = n*10 + int64(c)
-	}
-	l.bad = l.bad || i == l.i || i > l.i+most || n > math.MaxInt32
-	l.i, l.digits = i, i-l.i
-	return int32(n)
+	l.digits = digits(l.b[l.i:])
+	n, ok := plainNumber(l.b[l.i : l.i+l.digits])
+	l.bad = l.bad || !ok
+	l.i += l.digits
+	return n
 }
 
 func (v *View) badHeader(s *scanner, what string) error {
@@ -341,20 +332,11 @@ func (f *field) scanPlain(b []byte, at int) (end int, ok bool) {
 		f.place(at+1, nameEnd, start, start+1, false)
 		return start + 2, true
 	}
-	escaped := false
-	for i := start; ; escaped = true {
-		i += skipPlain(b[i:], '"')
-		if i >= len(b) {
-			return 0, false
-		}
-		if b[i] == '"' {
-			f.place(at+1, nameEnd, start, i, escaped)
-			return i + 1, true
-		}
-		if i += 2; i > len(b) {
-			return 0, false
-		}
+	valueEnd, escaped, ok := stringEnd(b, start, '"')
+	if ok {
+		f.place(at+1, nameEnd, start, valueEnd, escaped)
 	}
+	return valueEnd + 1, ok
 }
 
 // setField stores one header field; unknown ones are ignored.
@@ -396,9 +378,6 @@ func setInt(p *int32, name string, value token) error {
 // headerLanguage takes the name, or the ordinal as some clients write it.
 func headerLanguage(value token) byte {
 	if value.kind == tokenNull {
-		return LanguageJava
-	}
-	if string(value.raw) == "JAVA" {
 		return LanguageJava
 	}
 	if n, ok := parseInt(value.raw, 32); ok && n >= 0 && n <= int64(LanguageNodeJS) {

@@ -49,7 +49,7 @@ type dispatcher struct {
 	stuckAt int64 // limit at which the last round could not go on
 	wake    chan struct{}
 	idle    atomic.Bool // waits for a wake-up
-	resting atomic.Bool // waits for the end of its rest, or for somebody in a hurry
+	resting atomic.Bool // waits for the end of its rest, or a wake-up while a consumer waits
 	stop    chan struct{}
 	done    chan struct{}
 	fault   atomic.Pointer[error] // the bad record at which dispatch stands still
@@ -60,21 +60,11 @@ func newDispatcher(s *Store) *dispatcher {
 	return &dispatcher{s: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// poke wakes the dispatcher if it sleeps. Cheap enough for every append section.
+// poke wakes the dispatcher if it sleeps, and from a rest too if a consumer waits. Cheap enough for every append section.
 func (d *dispatcher) poke() {
-	if d.idle.Load() {
-		d.signal()
+	if !d.idle.Load() && !(d.resting.Load() && d.s.Awaited()) {
+		return
 	}
-}
-
-// hurry wakes it also from a rest.
-func (d *dispatcher) hurry() {
-	if d.idle.Load() || d.resting.Load() {
-		d.signal()
-	}
-}
-
-func (d *dispatcher) signal() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
@@ -570,8 +560,21 @@ func (s *Store) visible() int64 {
 // WakeDispatch tells the dispatcher that the visible end may have moved.
 func (s *Store) WakeDispatch() { s.dispatch.poke() }
 
-// HurryDispatch is WakeDispatch for those who have a consumer waiting: the dispatcher does not finish its rest.
-func (s *Store) HurryDispatch() { s.dispatch.hurry() }
+// SetAwaited sets what tells whether a consumer waits for a message: the dispatcher then rests no longer than until it is woken. f is
+// called by whoever wakes it, for every burst, and must be quick and safe from any goroutine; nil means that none ever does.
+func (s *Store) SetAwaited(f func() bool) {
+	if f == nil {
+		s.awaited.Store(nil)
+	} else {
+		s.awaited.Store(&f)
+	}
+}
+
+// Awaited tells whether a consumer waits for a message.
+func (s *Store) Awaited() bool {
+	f := s.awaited.Load()
+	return f != nil && (*f)()
+}
 
 // SetVisible sets the limit of dispatch: a master in a sync mode shows nothing whose send is unanswered. f is called by the
 // dispatcher and must be cheap and safe from any goroutine; nil means [Store.End]. At Close everything is dispatched.

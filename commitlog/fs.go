@@ -136,41 +136,28 @@ func (o osFile) Size() (int64, error) {
 }
 
 func (o osFile) Datasync() error {
+	return o.uninterrupted("fdatasync", func() error { return unix.Fdatasync(int(o.f.Fd())) })
+}
+
+// uninterrupted makes a system call again that a signal has ended.
+func (o osFile) uninterrupted(name string, call func() error) error {
 	for {
-		err := unix.Fdatasync(int(o.f.Fd()))
-		if !errors.Is(err, unix.EINTR) {
-			if err != nil {
-				return &os.PathError{Op: "fdatasync", Path: o.f.Name(), Err: err}
-			}
+		switch err := call(); {
+		case err == nil:
 			return nil
+		case !errors.Is(err, unix.EINTR):
+			return &os.PathError{Op: name, Path: o.f.Name(), Err: err}
 		}
 	}
 }
 
 // DatasyncRange uses msync, which is fdatasync with a range: the same waiting, journal and errors.
 func (o osFile) DatasyncRange(mem mmap.MMap, from, to int64) error {
-	for {
-		err := unix.Msync(mem[from-from%pageSize:to], unix.MS_SYNC)
-		if !errors.Is(err, unix.EINTR) {
-			if err != nil {
-				return &os.PathError{Op: "msync", Path: o.f.Name(), Err: err}
-			}
-			return nil
-		}
-	}
+	return o.uninterrupted("msync", func() error { return unix.Msync(mem[from-from%pageSize:to], unix.MS_SYNC) })
 }
 
 func (o osFile) Allocate(size int64) error {
-	for {
-		err := unix.Fallocate(int(o.f.Fd()), 0, 0, size)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return &os.PathError{Op: "fallocate", Path: o.f.Name(), Err: err}
-		}
-		return nil
-	}
+	return o.uninterrupted("fallocate", func() error { return unix.Fallocate(int(o.f.Fd()), 0, 0, size) })
 }
 
 func (o osFile) NextData(off int64) (int64, error) {

@@ -38,8 +38,8 @@ type Options struct {
 	// LazyDispatch leaves it to the caller of Append and RawCommit to wake the dispatcher ([Store.WakeDispatch]), after what is
 	// more urgent than consume queues: an answer, a report to the master.
 	LazyDispatch bool
-	// DispatchPace is how long the dispatcher rests after a round, so that it costs few wake-ups under load; [Store.HurryDispatch]
-	// ends a rest. 0 is no rest.
+	// DispatchPace is how long the dispatcher rests after a round, so that it costs few wake-ups under load; a wake-up ends
+	// the rest where a consumer waits ([Store.SetAwaited]). 0 is no rest.
 	DispatchPace time.Duration
 	// StoreHost is what the callers write into records; the log does not use it.
 	StoreHost netip.AddrPort

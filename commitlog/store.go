@@ -47,6 +47,7 @@ type Store struct {
 	saveMu   sync.Mutex // of checkpoint and manifest; before all other locks
 
 	visibleTo    atomic.Pointer[func() int64]
+	awaited      atomic.Pointer[func() bool]
 	onFlushed    atomic.Pointer[func(int64)]
 	onWritten    atomic.Pointer[func(int64)]
 	onDispatched atomic.Pointer[func(*Queue, int64, int64)]

@@ -203,9 +203,6 @@ type SlaveOptions struct {
 	ReconnectMin, ReconnectMax time.Duration
 	// Identity is what this slave calls itself; shown in Status only, the Peer's Hello carries it.
 	Identity string
-	// Awaited tells whether a consumer waits for a message here, whose consume queue is then built at once. It is called for every
-	// burst and must be quick; nil means that none ever does.
-	Awaited func() bool
 	// Peer reaches the master.
 	Peer Peer
 	// Now gives milliseconds since the epoch for what is shown in Status. nil is the wall clock.
@@ -221,9 +218,6 @@ func (o *SlaveOptions) fill() {
 	setDefault(&o.CallTimeout, 5*time.Second)
 	setDefault(&o.ReconnectMin, 250*time.Millisecond)
 	setDefault(&o.ReconnectMax, 5*time.Second)
-	if o.Awaited == nil {
-		o.Awaited = func() bool { return false }
-	}
 	if o.Now == nil {
 		o.Now = func() int64 { return time.Now().UnixMilli() }
 	}

@@ -290,9 +290,8 @@ func (t *stream) dispatch() error {
 	if t.owedAt.IsZero() {
 		return nil
 	}
-	if t.s.o.Awaited() {
-		t.owedAt = time.Time{}
-		t.s.store.HurryDispatch()
+	if t.s.store.Awaited() {
+		t.wakeDispatch()
 		return nil
 	}
 	if t.heardAt.Sub(t.owedAt) >= dispatchDelay {

@@ -302,7 +302,7 @@ func (r SizeReport) figures(absent map[string]string) []bench.Figure {
 		}
 	}
 	for _, t := range r.Targets {
-		if t.Own || t.Label != LabelStub {
+		if t.Label != LabelStub {
 			out = append(out, r.costs(t)...)
 			out = append(out, appendFigures("overhead:"+t.Label+r.suffix(), t.Label+r.words(), t.Appends)...)
 		}
