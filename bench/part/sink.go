@@ -32,14 +32,22 @@ func (s Sink) Serve(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("master: %w", err)
 	}
-	defer closeWith(ctx, c)()
-	if err := ready(out, c.LocalAddr()); err != nil {
+	addr := c.LocalAddr()
+	b, stop, err := block(ctx, c.(*net.TCPConn))
+	if err != nil {
 		return err
 	}
-	return ended(ctx, s.follow(c))
+	defer stop()
+	if err := ready(out, addr); err != nil {
+		return err
+	}
+	if err := s.follow(b); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
-func (s Sink) follow(c net.Conn) error {
+func (s Sink) follow(c io.ReadWriter) error {
 	st := stream{end: s.From, whole: s.From, known: s.From != 0}
 	if err := report(c, st.whole); err != nil {
 		return err
@@ -63,7 +71,7 @@ func (s Sink) follow(c net.Conn) error {
 	}
 }
 
-func report(c net.Conn, offset int64) error {
+func report(c io.Writer, offset int64) error {
 	var b [codec.HAReportSize]byte
 	codec.PutHAReport(b[:], offset)
 	_, err := c.Write(b[:])
