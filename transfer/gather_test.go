@@ -43,9 +43,7 @@ func onlySession(t testing.TB, m *Master) *session {
 
 // isLevel says that the session's slave was sent all there was, and gets what comes from who appends it.
 func (s *session) isLevel() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.level
+	return s.level.Load()
 }
 
 // levelSlave connects a scripted slave that holds all there is, and waits until appenders send to it themselves.

@@ -52,6 +52,7 @@ func (m *Master) Serve(host *engine.Server) error {
 	m.goroutines.Go(m.accept)
 	m.goroutines.Go(m.expireTickets)
 	m.goroutines.Go(m.keepHouse)
+	m.goroutines.Go(m.feedOthers)
 	m.log.Info("serving the log to slaves", zap.Stringer("addr", m.addr),
 		zap.String("rule", rules.Text(m.o.Sync, m.o.InSyncReplicas, m.o.MinInSyncReplicas)))
 	return nil
@@ -199,8 +200,8 @@ func (m *Master) reports(s *session, bytes []byte) error {
 	m.moved()
 	m.mu.Unlock()
 	m.ring.Advance()
-	if err == nil && s.promised.Load() < m.store.End() {
-		s.offer()
+	if err == nil {
+		m.offerReported(s)
 	}
 	return err
 }
@@ -230,6 +231,7 @@ func (m *Master) report(s *session, offset int64, log rules.Log, now int64) erro
 		return err
 	}
 	s.acked.Store(offset)
+	s.pulse.reported(offset, m.ring.now())
 	s.reports.Add(1)
 	if s.reported {
 		return nil

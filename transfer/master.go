@@ -42,6 +42,10 @@ type Master struct {
 	floor      atomic.Int64               // see rules.State.Floor
 	asleep     atomic.Bool                // the expirer waits for a ticket
 	ticket     chan struct{}              // wakes it
+	feeding    sync.Mutex                 // tried only
+	feedAsked  atomic.Bool                // somebody had bytes to send and found it taken
+	content    atomic.Bool                // feedOthers waits for a slave that lacks bytes
+	lacking    chan struct{}              // wakes it
 
 	mu      sync.Mutex // what follows
 	state   *rules.State
@@ -89,6 +93,7 @@ func newMaster(o MasterOptions, store *commitlog.Store) *Master {
 			Need: rules.Need(o.Sync, o.InSyncReplicas), MaxGap: o.MaxGapNotInSync, Housekeeping: o.Housekeeping.Milliseconds(),
 		},
 		ticket:   make(chan struct{}, 1),
+		lacking:  make(chan struct{}, 1),
 		accepted: make(chan struct{}),
 		pending:  make(map[netip.AddrPort]promise),
 		history:  newHistory(o.Logger),
@@ -133,12 +138,10 @@ func (m *Master) Admit() codec.ResponseCode {
 	return codec.SlaveNotAvailable
 }
 
-// NotifyAppended is to be called after each append section, without locks held: it sends the new bytes to caught-up slaves,
+// NotifyAppended is to be called after each append section, without locks held: it sends the new bytes to caught-up slaves (see feed),
 // or wakes their writers, and starts the clock of a ticket that was put. It never blocks.
 func (m *Master) NotifyAppended() {
-	for _, s := range *m.sessions.Load() {
-		s.offer()
-	}
+	m.offerAppended()
 	if m.asleep.Load() && m.ring.Waiting() > 0 {
 		select {
 		case m.ticket <- struct{}{}:
@@ -147,6 +150,30 @@ func (m *Master) NotifyAppended() {
 	}
 	if m.rules.Need == 0 {
 		m.ring.Advance()
+	}
+}
+
+// offerAppended lets slaves have what is new: all of them if no more are there than writes wait for.
+func (m *Master) offerAppended() {
+	sessions := *m.sessions.Load()
+	if need := m.needed(); len(sessions) > need {
+		m.feed(sessions, need)
+		return
+	}
+	for _, s := range sessions {
+		s.offer()
+	}
+}
+
+// offerReported lets a slave have, after its report, what it lacks and may gather no longer.
+func (m *Master) offerReported(s *session) {
+	sessions := *m.sessions.Load()
+	if need := m.needed(); len(sessions) > need {
+		m.feed(sessions, need)
+		return
+	}
+	if s.promised.Load() < m.store.End() {
+		s.offer()
 	}
 }
 

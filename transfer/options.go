@@ -21,6 +21,8 @@ const (
 	DefaultRingSize        = 65536
 	DefaultMaxSessions     = 256
 	DefaultInFlight        = 2
+	DefaultFeedPace        = 2 * time.Millisecond
+	DefaultFeedSlack       = 500 * time.Microsecond
 	LargestInFlight        = 1024
 )
 
@@ -66,6 +68,12 @@ type MasterOptions struct {
 	// InFlight is how many frames may be on their way to a caught-up slave, not acknowledged, before what is appended gathers
 	// until its next report comes, a few batches at most (2). 1 costs the least per message, many make nothing wait.
 	InFlight int
+	// FeedPace is how long slaves beyond those that writes wait for may lack what others were sent, if nothing more is appended: up
+	// to twice that (2 ms).
+	FeedPace time.Duration
+	// FeedSlack is how much longer than four times the quickest slave's a slave's reports may take for it to be one of those that
+	// are sent at once what writes wait for (500 µs).
+	FeedSlack time.Duration
 	// HeartbeatInterval is the silence after which an empty frame is sent (haSendHeartbeatInterval, 5 s).
 	HeartbeatInterval time.Duration
 	// Housekeeping is how long a slave may go without a valid report, its first one included, and
@@ -105,6 +113,8 @@ func (o *MasterOptions) fill() {
 	setDefault(&o.BatchSize, DefaultBatchSize)
 	setDefault(&o.MaxBatch, max(DefaultMaxBatch, o.BatchSize))
 	setDefault(&o.InFlight, DefaultInFlight)
+	setDefault(&o.FeedPace, DefaultFeedPace)
+	setDefault(&o.FeedSlack, DefaultFeedSlack)
 	setDefault(&o.HeartbeatInterval, DefaultHeartbeat)
 	setDefault(&o.Housekeeping, DefaultHousekeeping)
 	setDefault(&o.MaxGapNotInSync, DefaultMaxGapNotInSync)

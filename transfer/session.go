@@ -38,7 +38,6 @@ type session struct {
 	mu      sync.Mutex // the sending side
 	fd      int        // the socket, a descriptor of its own
 	ready   bool       // the first offset is known
-	level   bool       // the slave was sent all there was, since it was last far behind
 	ended   bool       // nothing may be sent any more
 	next    int64
 	frames  int     // with a body, begun so far
@@ -55,6 +54,11 @@ type session struct {
 	sends    atomic.Int64 // system calls
 	lastSend atomic.Int64 // ms of the ring's clock
 	parked   atomic.Bool  // the writer waits for the socket
+
+	follows atomic.Bool // the first offset is known, and promised with it
+	level   atomic.Bool // the slave was sent all there was, since it was last far behind; until then the writer is at work
+	pulse   pulse
+	seen    int64 // promised, as feedOthers saw it last
 
 	acked   atomic.Int64 // the latest report; the event loop writes
 	reports atomic.Int64 // how many came
@@ -130,7 +134,7 @@ func (s *session) sendNow() bool {
 		return true
 	}
 	end := s.m.store.End()
-	if s.out.pending() || !s.level || end-s.next > s.m.whole {
+	if s.out.pending() || !s.level.Load() || end-s.next > s.m.whole {
 		return end == s.next && !s.out.pending()
 	}
 	for s.next < end { // one frame, two at a segment's end
@@ -172,6 +176,7 @@ func (s *session) startAt(start int64) {
 	s.sentFrom.Store(start)
 	s.promised.Store(start)
 	s.barrier.Store(0)
+	s.follows.Store(true)
 	s.mu.Unlock()
 }
 
@@ -240,7 +245,7 @@ func (s *session) nextFrame() (bool, error) {
 	if lag := s.m.store.End() - s.next; lag > 0 {
 		return true, s.prepareLagging(lag)
 	}
-	s.level = true
+	s.level.Store(true)
 	if !rules.HeartbeatDue(s.lastSend.Load(), s.m.o.HeartbeatInterval.Milliseconds(), s.m.nowMs()) {
 		return false, nil
 	}
@@ -254,7 +259,7 @@ func (s *session) prepareLagging(lag int64) error {
 	if lag <= s.m.whole {
 		return s.prepare(lag)
 	}
-	s.level = false
+	s.level.Store(false)
 	n := rules.BatchSize(lag, int64(o.BatchSize), int64(o.MaxBatch))
 	s.throttle(n)
 	if err := s.prepare(n); err != nil {
@@ -266,7 +271,7 @@ func (s *session) prepareLagging(lag int64) error {
 
 // prepare begins a frame of at most n bytes at next. It needs mu and at least one byte to send.
 func (s *session) prepare(n int64) error {
-	b, err := s.m.pin(s.next, n, s.level, &s.out)
+	b, err := s.m.pin(s.next, n, s.level.Load(), &s.out)
 	if err != nil {
 		return err
 	}
@@ -281,6 +286,7 @@ func (s *session) begin(b body) {
 	}
 	s.next += int64(b.left)
 	s.promised.Store(s.next)
+	s.pulse.begin(s.next, s.m.ring.now())
 	s.ends[s.frames%len(s.ends)] = s.next
 	s.frames++
 	s.barrier.Store(s.ends[s.frames%len(s.ends)])
