@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"os"
 	"unsafe"
 
@@ -234,17 +233,19 @@ func (c *conn) unacked() int {
 	return n
 }
 
-// write writes what the socket takes at once: n is 0 if that is nothing.
+// write writes what the socket takes at once: n is 0 if that is nothing. As it never waits, Go's scheduler is not told of it: told, it hands the
+// loop's processor on where the kernel lets another process run first.
 func write(fd int, b []byte) (int, error) {
 	for {
-		n, err := unix.Write(fd, b)
-		switch {
-		case err == nil:
-			return n, nil
-		case errors.Is(err, unix.EAGAIN):
+		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EAGAIN:
 			return 0, nil
-		case !errors.Is(err, unix.EINTR):
-			return 0, os.NewSyscallError("write", err)
+		case unix.EINTR:
+		default:
+			return 0, os.NewSyscallError("write", errno)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (f *frame) sendMemory(socket int) (int, error) {
 		parts++
 	}
 	f.msg.Iov, f.msg.Iovlen = &f.iov[0], uint64(parts)
-	r, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&f.msg)), uintptr(flags))
+	r, errno := f.sendmsg(socket, flags)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -109,6 +109,20 @@ func (f *frame) sendMemory(socket int) (int, error) {
 	f.headerLeft -= header
 	f.body.left -= n - header
 	return n, nil
+}
+
+// plainSend is up to how many bytes Go's scheduler is not told of a call that sends them: they were just appended and are in memory, so it
+// never waits. Told, the scheduler hands the loop's processor on where the kernel lets another process run first.
+const plainSend = 64 << 10
+
+func (f *frame) sendmsg(socket, flags int) (uintptr, unix.Errno) {
+	fd, msg := uintptr(socket), uintptr(unsafe.Pointer(&f.msg))
+	if f.body.segment != nil || f.body.left <= plainSend {
+		n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, msg, uintptr(flags))
+		return n, errno
+	}
+	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, fd, msg, uintptr(flags))
+	return n, errno
 }
 
 func (f *frame) setPart(i int, b []byte) {

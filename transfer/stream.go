@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -109,7 +110,7 @@ func (t *stream) read() error {
 		return err
 	}
 	for {
-		n, err := t.socket.readv(parts)
+		n, err := t.socket.readv(parts, t.timeout <= dispatchDelay)
 		switch {
 		case err == nil && n == 0:
 			return fmt.Errorf("master closed the connection: %w", io.EOF)
@@ -123,6 +124,7 @@ func (t *stream) read() error {
 				return err
 			}
 		case err == unix.EINTR:
+			runtime.Gosched() // the scheduler may have asked
 		default:
 			return os.NewSyscallError("readv", err)
 		}
@@ -290,11 +292,7 @@ func (t *stream) dispatch() error {
 	if t.owedAt.IsZero() {
 		return nil
 	}
-	if t.s.store.Awaited() {
-		t.wakeDispatch()
-		return nil
-	}
-	if t.heardAt.Sub(t.owedAt) >= dispatchDelay {
+	if t.s.store.Awaited() || t.heardAt.Sub(t.owedAt) >= dispatchDelay {
 		t.wakeDispatch()
 	}
 	return t.setTimeout(min(dispatchDelay, t.s.o.readTimeout()))

@@ -78,9 +78,8 @@ func runBroker(s *settings.Settings, warnings []settings.Warning, stderr io.Writ
 	return serve(func() (*host, error) { return startHost(s, log) }, log)
 }
 
-// addProcessor gives the scheduler one processor more, for the one that a slave's receiver keeps while it sleeps in the kernel. With
-// none to spare the runtime's monitor takes it away at every sleep, and wakes up each 20 µs to see whether it should: a fifth of
-// a busy slave's processor time on two cores.
+// addProcessor gives the scheduler one processor more, for the one that a slave's receiver keeps while it waits in the kernel for
+// bytes that are expected soon: the others' work needs the machine's own.
 func addProcessor() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) }
 
 // logSettings writes what was given in one line, and every value in force where the level asks for it.
