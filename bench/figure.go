@@ -24,19 +24,21 @@ type Verdict string
 // The verdicts.
 const (
 	Holds    Verdict = "holds"
-	InNoise  Verdict = "within the noise" // the median misses the bound by no more than the run's own noise
+	InNoise  Verdict = "within the noise" // the median misses the bound by no more than its own noise
 	Short    Verdict = "FALLS SHORT"
 	Unknown  Verdict = "not measured"
 	Reported Verdict = "" // there is no bound
 )
 
-// Figure is one result with the bound that it is held to. The median of its values counts. The JSON names are stable.
+// Figure is one result with the bound that it is held to. The median of its values counts, and its noise is that of the median
+// ([Series.Noise]), not of single values: the more of them, the smaller. A figure falls short if its median is on the wrong side of the
+// bound by more than that. The JSON names are stable.
 type Figure struct {
 	Name string `json:"name"` // stable, for machines: "sync_async_throughput_128"
 	Text string `json:"text"`
 	Unit string `json:"unit,omitempty"` // "" for a ratio
 	Series
-	Noise   float64 `json:"noise"` // of the values of this run, in Unit
+	Noise   float64 `json:"noise"` // of the median of this run's values, in Unit
 	Sense   Sense   `json:"sense,omitempty"`
 	Bound   float64 `json:"bound,omitempty"`
 	Verdict Verdict `json:"verdict,omitempty"`

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +29,7 @@ func TestAFigureFallsShortOnlyByMoreThanItsOwnNoise(t *testing.T) {
 		{"below its most", []float64{1.1, 1.2, 1.3}, AtMost, 1.25, Holds},
 		{"above, and quiet", []float64{1.4, 1.41, 1.39}, AtMost, 1.25, Short},
 		{"above, by less than the noise", []float64{1.30, 1.0, 1.5, 1.28, 1.1}, AtMost, 1.25, InNoise},
+		{"below, by less than single values lie off", []float64{0.93, 0.99, 0.89, 0.91, 0.96}, AtLeast, 0.96, Short},
 		{"one value has no noise", []float64{0.94}, AtLeast, 0.95, Short},
 		{"below nothing is below any most", []float64{-0.2, -0.1, -0.3}, AtMost, 1.25, Holds},
 		{"nothing measured", nil, AtLeast, 0.95, Unknown},
@@ -42,8 +46,9 @@ func TestNoiseIgnoresAnOutlierAndScalesWithTheValues(t *testing.T) {
 	require.Zero(t, NewSeries(nil).Noise())
 	require.Zero(t, NewSeries([]float64{5}).Noise())
 	require.InDelta(t, 1, NewSeries([]float64{4, 6}).Noise(), 1e-9)
-	require.InDelta(t, 1.4826, NewSeries([]float64{1, 2, 3, 4, 5}).Noise(), 1e-9)
-	require.InDelta(t, 1.4826, NewSeries([]float64{1, 2, 3, 4, 500}).Noise(), 1e-9)
+	median := 1.4826 * 1.2533 / math.Sqrt(5)
+	require.InDelta(t, median, NewSeries([]float64{1, 2, 3, 4, 5}).Noise(), 1e-9)
+	require.InDelta(t, median, NewSeries([]float64{1, 2, 3, 4, 500}).Noise(), 1e-9)
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 20).Draw(t, "values")
 		doubled := make([]float64, len(values))
@@ -55,6 +60,29 @@ func TestNoiseIgnoresAnOutlierAndScalesWithTheValues(t *testing.T) {
 		require.LessOrEqual(t, s.Noise(), 1.4827*(s.High-s.Low)+1e-9)
 		require.InDelta(t, 2*s.Noise(), NewSeries(doubled).Noise(), 1e-6)
 	})
+}
+
+func TestTheNoiseOfAMedianShrinksWithTheRootOfTheNumberOfValues(t *testing.T) {
+	few := []float64{1, 2, 3, 4, 5}
+	many := slices.Repeat(few, 4)
+	require.InDelta(t, NewSeries(few).Noise()/2, NewSeries(many).Noise(), 1e-9)
+}
+
+// The medians of many rows of one kind lie about as far off as the noise of a row says.
+func TestTheNoiseIsTheStandardErrorOfTheMedian(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const rows, values = 2000, 25
+	var squares, noise float64
+	for range rows {
+		row := make([]float64, values)
+		for i := range row {
+			row[i] = r.NormFloat64()
+		}
+		s := NewSeries(row)
+		squares += s.Median * s.Median
+		noise += s.Noise()
+	}
+	require.InEpsilon(t, math.Sqrt(squares/rows), noise/rows, 0.1)
 }
 
 func TestTheJSONOfAFigureKeepsItsNames(t *testing.T) {

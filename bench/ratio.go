@@ -58,10 +58,14 @@ func Ratios(what, base []float64) Series {
 	return NewSeries(out)
 }
 
-// Noise is how far values of the row usually lie from its median: the median of their distances, scaled so that it is the standard
-// deviation if they are spread normally. Of one value it is 0, of two half their distance.
+// Noise is how far the median usually lies from that of very many values: its standard error. It comes of the values' distances from it,
+// of which the median counts, so that no single value matters: scaled to the standard deviation of values that are spread normally, and
+// from there to the error of the median of so many of them. Of one value it is 0, of two half their distance.
 func (s Series) Noise() float64 {
-	const scale = 1.4826
+	const (
+		deviation = 1.4826 // a normal spread's standard deviation ÷ the median distance
+		ofMedian  = 1.2533 // the standard error of a normal spread's median ÷ that of its mean: √(π÷2)
+	)
 	var off []float64
 	for i, v := range s.Values {
 		if slices.Contains(s.Missing, i) {
@@ -72,7 +76,7 @@ func (s Series) Noise() float64 {
 	if len(off) < 3 {
 		return (s.High - s.Low) / 2
 	}
-	return scale * NewSeries(off).Median
+	return ofMedian * deviation * NewSeries(off).Median / math.Sqrt(float64(len(off)))
 }
 
 // Spread is the row's lowest and highest value as text.

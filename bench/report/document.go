@@ -24,12 +24,15 @@ const Version = 1
 
 // Document is a run's whole report. The JSON names are stable.
 type Document struct {
-	Version int            `json:"version"`
-	Date    time.Time      `json:"date"` // of its end, UTC
-	Seconds float64        `json:"seconds"`
-	Quick   bool           `json:"quick,omitempty"` // the figures mean nothing
-	Error   string         `json:"error,omitempty"` // what ended it early
-	Machine Machine        `json:"machine"`
+	Version int       `json:"version"`
+	Date    time.Time `json:"date"` // of its end, UTC
+	Seconds float64   `json:"seconds"`
+	Quick   bool      `json:"quick,omitempty"` // the figures mean nothing
+	Error   string    `json:"error,omitempty"` // what ended it early
+	Machine Machine   `json:"machine"`
+
+	FreeMemory *trial.MemoryReport `json:"free_memory,omitempty"` // in which state it was before the runs; nil: nobody tells
+
 	Results trial.Results  `json:"results"`
 	Figures []bench.Figure `json:"figures"`
 }
@@ -63,7 +66,11 @@ func (d *Document) Unjudged() {
 
 // WriteTable prints all reports, and at the end each figure with its bound.
 func (d Document) WriteTable(w io.Writer) {
-	fmt.Fprintf(w, "%s, %d cores, %s, Linux %s, %s\n\n", d.Machine.CPU, d.Machine.Cores, bench.MiB(d.Machine.Memory), d.Machine.Kernel, d.Machine.Go)
+	fmt.Fprintf(w, "%s, %d cores, %s, Linux %s, %s\n", d.Machine.CPU, d.Machine.Cores, bench.MiB(d.Machine.Memory), d.Machine.Kernel, d.Machine.Go)
+	if d.FreeMemory != nil {
+		fmt.Fprintln(w, *d.FreeMemory)
+	}
+	fmt.Fprintln(w)
 	for _, r := range d.Results.Reports() {
 		r.WriteTable(w)
 		fmt.Fprintln(w)

@@ -229,3 +229,29 @@ func TestTicksAreFewAndRound(t *testing.T) {
 	}
 	require.Equal(t, []tick{{10, "10"}, {100, "100"}, {1000, "1000"}}, decades(1, 3))
 }
+
+func TestTheReportTellsInWhichStateMemoryWas(t *testing.T) {
+	d := document(1)
+	write := func() (text, page string) {
+		var a, b strings.Builder
+		d.WriteTable(&a)
+		require.NoError(t, WriteHTML(&b, d, nil))
+		return a.String(), b.String()
+	}
+	text, page := write()
+	require.NotContains(t, text+page, "memory: ", "nobody tells")
+	for state, want := range map[trial.MemoryReport]string{
+		{}:                                     "memory: left as it was found",
+		{Warmed: true, Runs: 7, Most: 1 << 20}: "memory: warmed before each of 7 runs",
+	} {
+		d.FreeMemory = &state
+		text, page = write()
+		require.Contains(t, text, want)
+		require.Contains(t, page, want)
+		var m map[string]map[string]any
+		b, err := json.Marshal(map[string]any{"d": d})
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(b, &m))
+		require.Equal(t, state.Warmed, m["d"]["free_memory"].(map[string]any)["warmed"])
+	}
+}

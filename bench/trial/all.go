@@ -105,7 +105,7 @@ func All(ctx context.Context, o AllOptions) (r Results, err error) {
 
 // within is a setup with a directory of its own, whose progress says what it is about.
 func (s Setup) within(name string) Setup {
-	in := Setup{Binary: s.Binary, Dir: filepath.Join(s.Dir, name)}
+	in := Setup{Binary: s.Binary, Dir: filepath.Join(s.Dir, name), Memory: s.Memory}
 	if s.Progress != nil {
 		in.Progress = func(done, total int64, what string) { s.Progress(done, total, name+": "+what) }
 	}

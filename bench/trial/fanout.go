@@ -71,7 +71,7 @@ func Fanout(ctx context.Context, o FanoutOptions) (rep FanoutReport, err error) 
 	for _, n := range o.Slaves {
 		sides = append(sides, o.side(p, n))
 	}
-	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{full}}
+	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{full}, size: o.Size}
 	if err := t.measure(ctx, sides); err != nil {
 		return rep, err
 	}
@@ -87,7 +87,7 @@ func (o FanoutOptions) side(p *pair, n int) *side {
 	if n > 1 {
 		label += "s"
 	}
-	s := &side{label: label, loads: []string{LoadFull}, broker: true}
+	s := &side{label: label, loads: []string{LoadFull}, broker: true, stores: 1}
 	s.measure = func(ctx context.Context, l load, warmup, run time.Duration) (rep bench.SendReport, err error) {
 		sinks, err := o.startSinks(ctx, p, n)
 		defer func() { err = errors.Join(err, stopAll(sinks)) }()
@@ -180,7 +180,7 @@ func (r FanoutReport) Figures() []bench.Figure {
 			sense = bench.AtLeast
 		}
 		out = append(out, bench.NewFigure(fmt.Sprintf("fanout_%d_%d", row.Slaves, r.Rows[0].Slaves),
-			fmt.Sprintf("%d slaves ÷ %d, throughput at 4 × 64", row.Slaves, r.Rows[0].Slaves), "", at.ThroughputRatio, sense, boundFanout))
+			fmt.Sprintf("%d slaves ÷ %d, throughput at 4 × 64", row.Slaves, r.Rows[0].Slaves), "", byRound(at.ThroughputRatio, full), sense, boundFanout))
 	}
 	return append(out, memoryFigure("fanout", "fan-out", processes))
 }

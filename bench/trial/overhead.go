@@ -179,7 +179,7 @@ func (o OverheadOptions) size(ctx context.Context, size int) (_ SizeReport, err 
 	if err != nil {
 		return SizeReport{}, err
 	}
-	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: o.loads(), prefix: bodies(size)}
+	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: o.loads(), size: size, prefix: bodies(size)}
 	if err := t.measure(ctx, sides); err != nil {
 		return SizeReport{}, err
 	}
@@ -282,7 +282,7 @@ func (r SizeReport) figures(absent map[string]string) []bench.Figure {
 	at := func(label, load string) TargetLoad { return find(r.Targets, label, load) }
 	syncFull := at(LabelSync, LoadFull)
 	out := []bench.Figure{
-		r.figure("sync_async_throughput", "sync ÷ async, throughput at 4 × 64", divide(syncFull.Throughput, at(LabelAsync, LoadFull).Throughput), bench.AtLeast, boundSyncAsync),
+		r.figure("sync_async_throughput", "sync ÷ async, throughput at 4 × 64", byRound(divide(syncFull.Throughput, at(LabelAsync, LoadFull).Throughput), full), bench.AtLeast, boundSyncAsync),
 	}
 	if at(LabelStub, LoadFull).Load != "" {
 		out = append(out, r.overFloor()...)
@@ -316,7 +316,7 @@ func (r SizeReport) overFloor() []bench.Figure {
 	sync, async := at(LabelSync, LoadSingle), at(LabelAsync, LoadSingle)
 	return []bench.Figure{
 		r.figure("sync_stub_throughput", "sync ÷ bare stub, throughput at 4 × 64",
-			divide(at(LabelSync, LoadFull).Throughput, at(LabelStub, LoadFull).Throughput), bench.AtLeast, boundSyncStub),
+			byRound(divide(at(LabelSync, LoadFull).Throughput, at(LabelStub, LoadFull).Throughput), full), bench.AtLeast, boundSyncStub),
 		r.figure("sync_ping4_p50", "sync ÷ bare four hops, p50 at 1 in flight", byRound(divide(sync.P50, at(LabelPing4, LoadSingle).P50), single), bench.AtMost, boundSyncPing),
 		r.figure("sync_above_async_p50", "(sync − async) ÷ bare two hops, p50 at 1 in flight",
 			byRound(divide(minus(sync.P50, async.P50), at(LabelPing2, LoadSingle).P50), single), bench.AtMost, boundSyncAbove),
@@ -365,7 +365,7 @@ func (r SizeReport) against(peer Target) []bench.Figure {
 	}
 	out := []bench.Figure{
 		r.figure("sync_peer_throughput:"+peer.Label, "sync ÷ "+peer.Label+", throughput at 4 × 64",
-			ratio(LoadFull, func(l TargetLoad) bench.Series { return l.Throughput }), more, boundApache).Unmeasured(at(LoadFull).Unfit),
+			byRound(ratio(LoadFull, func(l TargetLoad) bench.Series { return l.Throughput }), full), more, boundApache).Unmeasured(at(LoadFull).Unfit),
 		r.figure("sync_peer_p50:"+peer.Label, "sync ÷ "+peer.Label+", p50 at 1 in flight",
 			byRound(ratio(LoadSingle, func(l TargetLoad) bench.Series { return l.P50 }), single), bench.NoBound, 0).Unmeasured(at(LoadSingle).Unfit),
 	}
@@ -378,7 +378,7 @@ func (r SizeReport) against(peer Target) []bench.Figure {
 
 func divide(what, by bench.Series) bench.Series { return bench.Ratios(what.Raw(), by.Raw()) }
 
-// byRound makes of values by turn, as a load takes them, those by round: the median of each round's. A turn's value alone says how its
+// byRound makes of values by turn, as a load takes them, those by round: the median of each round's, which of two is their mean. A turn's value alone says how its
 // processes happened to be placed; the spread from round to round is what a figure's noise means.
 func byRound(s bench.Series, l load) bench.Series {
 	var out []float64

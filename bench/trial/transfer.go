@@ -42,6 +42,9 @@ func (o FloorOptions) transfers(ctx context.Context) (rep TransferReport, err er
 	var values []float64
 	for round := range o.Rounds {
 		o.progress(round, o.Rounds, "bare transfer")
+		if err := o.warm(ctx, o.Bytes); err != nil {
+			return rep, err
+		}
 		mbps, err := o.transferOnce(ctx, []string{source}, o.Bytes)
 		if err != nil {
 			return rep, err

@@ -57,13 +57,15 @@ func TestSidesTakeTurnsEveryOtherRoundInReverse(t *testing.T) {
 	require.NoError(t, tn.measure(t.Context(), sides))
 	forth := []string{"x: a, 1 in flight", "x: b, 1 in flight", "x: ping, 1 in flight"}
 	back := []string{"x: ping, 1 in flight", "x: b, 1 in flight", "x: a, 1 in flight"}
+	fullForth := []string{"x: a, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: stub, 4 × 64 in flight"}
+	fullBack := []string{"x: stub, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: a, 4 × 64 in flight"}
 	require.Equal(t, slices.Concat(
-		forth, back, forth, []string{"x: a, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: stub, 4 × 64 in flight"},
-		back, forth, back, []string{"x: stub, 4 × 64 in flight", "x: b, 4 × 64 in flight", "x: a, 4 × 64 in flight"},
+		forth, back, forth, fullForth, fullBack,
+		back, forth, back, fullForth, fullBack,
 		[]string{"done"},
 	), steps)
 	require.Len(t, sides[0].reports[LoadSingle], 6)
-	require.Len(t, sides[0].reports[LoadFull], 2)
+	require.Len(t, sides[0].reports[LoadFull], 4)
 	require.Equal(t, len(steps)-1, tn.steps(sides))
 }
 
@@ -73,7 +75,7 @@ func TestOfARoundsTurnsTheMedianCounts(t *testing.T) {
 	require.Equal(t, []float64{2, 4, 7}, s.Values)
 	require.InDelta(t, 4, s.Median, 0)
 	require.Empty(t, byRound(bench.NewSeries(nil), l).Values)
-	require.Equal(t, []float64{1, 2}, byRound(bench.NewSeries([]float64{1, 2}), full).Values)
+	require.Equal(t, []float64{1, 2}, byRound(bench.NewSeries([]float64{1, 2}), pacedLoad(1)).Values)
 }
 
 func TestTheTurnsOfARoundShareItsTime(t *testing.T) {
@@ -83,7 +85,7 @@ func TestTheTurnsOfARoundShareItsTime(t *testing.T) {
 		return bench.SendReport{}, nil
 	}}
 	l := load{name: LoadSingle, turns: 2}
-	require.NoError(t, turns{rounds: 1, warmup: 10, run: 100, loads: []load{l, full}}.measure(t.Context(), []*side{s}))
+	require.NoError(t, turns{rounds: 1, warmup: 10, run: 100, loads: []load{l, pacedLoad(1)}}.measure(t.Context(), []*side{s}))
 	require.Equal(t, []time.Duration{5, 5, 10}, warmups)
 	require.Equal(t, []time.Duration{50, 50, 100}, runs)
 }
@@ -111,7 +113,21 @@ func TestRatiosAreTakenRoundByRoundWhateverTheMachineDoes(t *testing.T) {
 	require.InDelta(t, 0.9, got.ThroughputRatio.Low, 1e-9)
 	require.InDelta(t, 0.9, got.ThroughputRatio.High, 1e-9)
 	require.InDelta(t, 1, got.P50Ratio.Median, 1e-9)
-	require.Len(t, got.ThroughputRatio.Values, 5)
+	require.Len(t, got.ThroughputRatio.Values, 10)
+}
+
+// The sides go forth and back within a round: in the round's mean none of them has the better half of a change that goes on.
+func TestADriftIsNoAdvantageToTheSideThatBegins(t *testing.T) {
+	var slots float64
+	drifting := func(int, load) bench.SendReport {
+		slots++
+		return bench.SendReport{Throughput: 1000 + slots}
+	}
+	a, b := fake("a", true, []string{LoadFull}, drifting), fake("b", true, []string{LoadFull}, drifting)
+	require.NoError(t, turns{rounds: 5, loads: []load{full}}.measure(t.Context(), []*side{a, b}))
+	for _, round := range byRound(targetOf(b, a).Loads[0].ThroughputRatio, full).Values {
+		require.InDelta(t, 1, round, 1e-5)
+	}
 }
 
 // overheadOf is a report with these medians.

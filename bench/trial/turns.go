@@ -29,6 +29,10 @@ const (
 // ratios the median counts.
 const singleTurns = 5
 
+// fullTurns is how often they do so at full load: forth and back, so that what goes on changing while a round lasts is the same to all
+// of them in the round's mean.
+const fullTurns = 2
+
 // load is one way to load a side.
 type load struct {
 	name, text   string
@@ -39,7 +43,7 @@ type load struct {
 
 var (
 	single = load{name: LoadSingle, text: "1 in flight", conns: 1, depth: 1, turns: singleTurns}
-	full   = load{name: LoadFull, text: fmt.Sprintf("%d × %d in flight", fullConns, fullDepth), conns: fullConns, depth: fullDepth}
+	full   = load{name: LoadFull, text: fmt.Sprintf("%d × %d in flight", fullConns, fullDepth), conns: fullConns, depth: fullDepth, turns: fullTurns}
 )
 
 // pacedDepth bounds what is in flight at a fixed rate: as many as make a broker's stall of some tenths of a second visible in full.
@@ -55,6 +59,7 @@ type side struct {
 	loads   []string // those that make sense for it
 	broker  bool     // its processes are brokers of ours
 	peer    bool     // somebody else's broker
+	stores  int      // that a message is written to
 	measure func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error)
 	reports map[string][]bench.SendReport // by load, one a turn
 	failed  error
@@ -73,10 +78,13 @@ func ownSide(label string, p *pair, size int) *side {
 	return s
 }
 
+// pairStores are a master's and its slave's.
+const pairStores = 2
+
 // brokerSide is a side that takes messages with bodies of size bytes.
 func brokerSide(label, addr string, size int, watch []bench.Watched) *side {
 	return &side{
-		label: label, loads: []string{LoadSingle, LoadFull, LoadPaced},
+		label: label, loads: []string{LoadSingle, LoadFull, LoadPaced}, stores: pairStores,
 		measure: func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error) {
 			return bench.Send(ctx, bench.SendOptions{
 				Addr: addr, Label: label, Topic: topic, Size: size, Conns: l.conns, Depth: l.depth, Rate: l.rate,
@@ -95,6 +103,7 @@ type turns struct {
 	rounds      int
 	warmup, run time.Duration // of each round
 	loads       []load
+	size        int    // bytes of a body
 	prefix      string // of what is told as progress
 }
 
@@ -122,8 +131,7 @@ func (t turns) measure(ctx context.Context, sides []*side) error {
 						continue
 					}
 					t.progress(done, total, fmt.Sprintf("%s%s, %s", t.prefix, s.label, l.text))
-					parts := time.Duration(l.perRound())
-					if err := s.once(ctx, l, t.warmup/parts, t.run/parts); err != nil {
+					if err := t.once(ctx, s, l); err != nil {
 						return err
 					}
 					done++
@@ -133,6 +141,16 @@ func (t turns) measure(ctx context.Context, sides []*side) error {
 	}
 	t.progress(total, total, "done")
 	return askAppends(ctx, sides)
+}
+
+// once is one turn of one side.
+func (t turns) once(ctx context.Context, s *side, l load) error {
+	parts := time.Duration(l.perRound())
+	warmup, run := t.warmup/parts, t.run/parts
+	if err := t.warm(ctx, l.dirties(warmup+run, t.size, s.stores)); err != nil {
+		return fmt.Errorf("%s: %w", s.label, err)
+	}
+	return s.once(ctx, l, warmup, run)
 }
 
 // askAppends asks all masters that can be asked how long their appends took.

@@ -56,6 +56,9 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "overhead", "--redis=here?"}, "--redis=here?"},
 		{[]string{"bench", "all", "--redis=6379"}, "--redis=6379"},
 		{[]string{"bench", "send", "--addr=h:1", "--tick=-1s"}, "tick -1"},
+		{[]string{"bench", "all", "--warm-memory=0"}, "--warm-memory=0"},
+		{[]string{"bench", "lag", "--warm-memory=much"}, "--warm-memory=much"},
+		{[]string{"bench", "soak", "--warm-memory", "99999999999"}, "--warm-memory=99999999999"},
 		{[]string{"bench", "all", "--rounds=0"}, "--rounds=0"},
 		{[]string{"bench", "floor", "--bytes=-1"}, "--bytes=-1"},
 		{[]string{"bench", "fanout", "--slaves=1,0"}, "--slaves=0"},
@@ -165,11 +168,24 @@ func TestTheFloorIsMeasuredByProcessesOfItsOwn(t *testing.T) {
 	require.Empty(t, noise)
 	require.FileExists(t, page)
 	require.NotNil(t, d.Results.Floor)
+	require.NotNil(t, d.FreeMemory)
+	require.True(t, d.FreeMemory.Warmed)
+	require.Empty(t, d.FreeMemory.Failed)
+	// 2 ping-pongs of 5 turns, 2 turns of the stub, a transfer
+	require.Equal(t, 13, d.FreeMemory.Runs)
 	require.Len(t, d.Results.Floor.Sizes, 1)
 	require.Len(t, d.Results.Floor.Sizes[0].Targets, 3)
 	for _, f := range d.Figures {
 		require.Positive(t, f.Median, f.Name)
 	}
+}
+
+func TestMemoryIsLeftAsItIsWhereThatIsAskedFor(t *testing.T) {
+	d, _ := benchmark(t, "floor", "--rounds=1", "--run=20ms", "--warmup=10ms", "--size=128", "--bytes=1", "--json", "--warm-memory=false")
+	require.Equal(t, &trial.MemoryReport{}, d.FreeMemory)
+	m, err := parseWarm("64")
+	require.NoError(t, err)
+	require.Equal(t, trial.NewMemory(64<<20), m)
 }
 
 func TestEachTrialRunsWithRealBrokers(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type trialFlags struct {
 	html   string
 	out    string
 	strict bool
+	warm   string        // of warmUsage
 	quick  bool          // figures mean nothing and are not judged
 	limit  time.Duration // 0: none
 }
@@ -39,12 +41,17 @@ func newTrialFlags(cmd *cobra.Command, strict bool) *trialFlags {
 	f.BoolVar(&t.asJSON, "json", false, jsonUsage)
 	f.StringVar(&t.html, "html", "", "file for the report as a page with drawings")
 	f.StringVar(&t.out, "out", "", "directory to keep the report in, by date and CPU model, as JSON and as a page that also shows earlier ones")
+	f.StringVar(&t.warm, "warm-memory", "true", warmUsage)
 	f.BoolVar(&t.strict, "strict", strict, "exit status 1 if a figure falls short of its bound by more than the noise of this run")
 	return t
 }
 
 // run measures, prints and keeps the report. What was measured before an error is printed and kept too.
 func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial.Setup) (trial.Results, error)) error {
+	memory, err := parseWarm(t.warm)
+	if err != nil {
+		return err
+	}
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	if t.limit > 0 {
@@ -54,10 +61,10 @@ func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial
 	}
 	start := time.Now()
 	var results trial.Results
-	err := inScratch(t.dir, t.name, func(files scratch, binary string) (err error) {
+	err = inScratch(t.dir, t.name, func(files scratch, binary string) (err error) {
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.Close()
-		results, err = measure(ctx, trial.Setup{Binary: binary, Dir: files.dir, Progress: bar.set})
+		results, err = measure(ctx, trial.Setup{Binary: binary, Dir: files.dir, Memory: memory, Progress: bar.set})
 		return err
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
@@ -66,7 +73,30 @@ func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial
 	if len(results.Reports()) == 0 {
 		return err
 	}
-	return errors.Join(err, t.conclude(cmd.OutOrStdout(), report.New(results, start, time.Now()), err))
+	d, state := report.New(results, start, time.Now()), memory.Report()
+	d.FreeMemory = &state
+	return errors.Join(err, t.conclude(cmd.OutOrStdout(), d, err))
+}
+
+const warmUsage = `before each run take, touch and give back the memory that it may dirty, so that it does not meet pages which a virtual machine's host has to provide first: true, for
+at most a quarter of what is available; false, to leave memory as it is; or at most so many MiB`
+
+// maxWarm is the most that may be asked for, in MiB.
+const maxWarm = 1 << 24
+
+// parseWarm reads --warm-memory; nil is false.
+func parseWarm(text string) (*trial.Memory, error) {
+	switch text {
+	case "true":
+		return trial.NewMemory(0), nil
+	case "false":
+		return nil, nil
+	}
+	mib, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || mib < 1 || mib > maxWarm {
+		return nil, usagef("--warm-memory=%s: not valid; valid: true, false, or MiB from 1 to %d", text, maxWarm)
+	}
+	return trial.NewMemory(mib << 20), nil
 }
 
 // conclude prints and keeps a report; its error is errDoesNotHold if the report says so.
