@@ -110,7 +110,7 @@ func TestWhatCannotBeStoredIsRefusedAndNotStored(t *testing.T) {
 			require.Contains(t, resp.Remark, c.says)
 		})
 	}
-	require.EqualValues(t, 1, b.queueBound(codec.ReqGetMaxOffset, "T", 0))
+	require.Eventually(t, func() bool { return b.queueBound(codec.ReqGetMaxOffset, "T", 0) == 1 }, 10*time.Second, time.Millisecond)
 	broken := sendHeader("T", 0, "")
 	broken["m"] = "true"
 	require.Equal(t, codec.MessageIllegal, b.call(codec.ReqSendBatchMessage, broken, []byte("\x00\x00\x00\xffnot a batch")).Code)

@@ -10,25 +10,33 @@ import (
 	"tandem/codec"
 	"tandem/commitlog"
 	"tandem/engine"
+	"tandem/transfer"
 )
 
-// loopState is what one event loop needs to serve requests without allocating. It belongs to its loop; only done is shared.
+// loopState is what one event loop needs to serve requests without allocating. It belongs to its loop; what stands
+// from unwritten on is shared.
 type loopState struct {
 	b    *Broker
 	loop *engine.Loop
 
 	topics     map[string]*topicEntry // valid for topicEpoch
+	lastTopic  *topicEntry            // one of them, or nil
 	topicEpoch uint64
 	making     map[string]*makingTopic // by name
 	nextQueue  uint32                  // spreads sends that leave the queue to the broker
 
-	send  codec.SendHeader
-	pull  codec.PullHeader
-	props []byte // scratch for a record's properties
+	send    codec.SendHeader
+	pull    codec.PullHeader
+	answers *codec.StoredAnswers
+	record  codec.Record // the one being encoded
+	cluster []byte       // the property that names the cluster, with the end of the one before it
 
 	turn     []*send             // sends of this turn, in order of arrival
 	appends  []*commitlog.Append // theirs, for the store
 	arena    []byte              // theirs: the encoded records
+	tickets  int                 // how many of them ask to wait for disk or slaves
+	ring     *transfer.Ring      // where, for the end of the turn
+	flush    bool                // they wait for the disk
 	appended bool                // this turn's sends are to be seen by the dispatcher
 	idle     []*send             // free list
 
@@ -39,12 +47,15 @@ type loopState struct {
 	head   []byte
 
 	// unwritten is where the first message lies that was answered but whose answer the sockets do not have yet; noneUnwritten if
-	// there is none. Consumers must not see it sooner. Written with doneMu held, read by the dispatcher.
-	unwritten atomic.Int64
+	// there is none. Consumers must not see it sooner. Written with doneMu held, read by the dispatcher. ending is the same for the
+	// messages in ended, and written by the drain.
+	unwritten, ending atomic.Int64
+
+	ended []*send // what the ring's running drain completed; that drain's alone
 
 	doneMu sync.Mutex
 	done   []*send // completed by the ring, to be answered on the loop, in the order of the log
-	posted bool    // answers is on its way to the loop
+	posted bool    // answer is on its way to the loop
 	spare  []*send // the other half of done's double buffer
 	answer answerTask
 }
@@ -54,6 +65,7 @@ const noneUnwritten = math.MaxInt64
 // topicEntry is a topic as a loop remembers it.
 type topicEntry struct {
 	cfg       codec.TopicConfig
+	name      []byte             // the topic's; read only
 	queues    []*commitlog.Queue // by queue id, filled as used
 	forbidden bool               // clients may not send here
 	retry     bool               // a %RETRY% topic
@@ -64,9 +76,7 @@ func (b *Broker) state(l *engine.Loop) *loopState {
 	if st, ok := l.Local().(*loopState); ok {
 		return st
 	}
-	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, making: map[string]*makingTopic{}, units: make([]commitlog.Unit, 256)}
-	st.answer.st = st
-	st.unwritten.Store(noneUnwritten)
+	st := newLoopState(b, l)
 	l.SetLocal(st)
 	b.statesMu.Lock()
 	defer b.statesMu.Unlock()
@@ -79,13 +89,27 @@ func (b *Broker) state(l *engine.Loop) *loopState {
 	return st
 }
 
+func newLoopState(b *Broker, l *engine.Loop) *loopState {
+	st := &loopState{b: b, loop: l, topics: map[string]*topicEntry{}, making: map[string]*makingTopic{}, units: make([]commitlog.Unit, 256)}
+	st.answers = codec.NewStoredAnswers(b.host)
+	st.cluster = codec.AppendProperty([]byte(codec.PropCluster), codec.PropCluster, b.set.BrokerClusterName)[len(codec.PropCluster):]
+	st.answer.st = st
+	st.unwritten.Store(noneUnwritten)
+	st.ending.Store(noneUnwritten)
+	return st
+}
+
 // topic looks a topic up; nil if there is none. The result is good until the end of the turn.
 func (st *loopState) topic(name []byte) *topicEntry {
 	if epoch := st.b.topicEpoch.Load(); epoch != st.topicEpoch {
 		clear(st.topics)
-		st.topicEpoch = epoch
+		st.lastTopic, st.topicEpoch = nil, epoch
+	}
+	if e := st.lastTopic; e != nil && e.cfg.TopicName == string(name) {
+		return e
 	}
 	if e := st.topics[string(name)]; e != nil {
+		st.lastTopic = e
 		return e
 	}
 	cfg, ok := st.b.topics.Find(name)
@@ -101,6 +125,7 @@ func (st *loopState) topic(name []byte) *topicEntry {
 func (st *loopState) remember(cfg codec.TopicConfig) *topicEntry {
 	e := &topicEntry{
 		cfg:       cfg,
+		name:      []byte(cfg.TopicName),
 		queues:    make([]*commitlog.Queue, queueCount(cfg)),
 		forbidden: tables.ForbiddenToSend(cfg.TopicName),
 		retry:     strings.HasPrefix(cfg.TopicName, tables.RetryPrefix),

@@ -10,6 +10,7 @@ import (
 	"tandem/codec"
 	"tandem/commitlog"
 	"tandem/engine"
+	"tandem/transfer"
 )
 
 // send is one message, or one batch of messages, on its way from its frame to its answer. It is pooled by its loop. Between the
@@ -56,16 +57,14 @@ func (st *loopState) onSend(c engine.Conn, v *codec.View) {
 	s := st.take()
 	s.conn, s.opaque, s.serialize, s.oneway, s.queueID = c, v.Opaque, v.Serialize, v.IsOneway(), queueID
 	s.append.Queue = queue
-	wait, code, remark := st.encode(s, h, entry.cfg.TopicName, v.Body)
-	if code == codec.Success && wait && st.b.waits && !st.b.master.Load().Ring().Reserve(1) {
-		code, remark = codec.SystemBusy, "[OVERLOAD]too many sends wait for a slave or the disk, the message was not stored"
-	}
-	if code != codec.Success {
+	if code, remark = st.encode(s, h, entry.name, v.Body); code != codec.Success {
 		st.refuse(c, v, code, remark)
 		st.give(s)
 		return
 	}
-	s.ticket = wait && st.b.waits
+	if s.ticket {
+		st.tickets++
+	}
 	s.append.Tag = uint64(len(st.turn))
 	st.turn = append(st.turn, s)
 	st.appends = append(st.appends, &s.append)
@@ -132,50 +131,20 @@ func (st *loopState) pickQueue(e *topicEntry, asked int32) int32 {
 	return int32(st.nextQueue % uint32(e.cfg.WriteQueueNums))
 }
 
-// Limits of a message (Apache class MessageStoreConfig and DefaultMessageStore).
-const (
-	maxProperties = 32767 // bytes of a record's properties
-	clusterKey    = "CLUSTER"
-)
-
-// marks is what a message's properties ask of the broker.
-type marks struct {
-	noWait      bool
-	delayed     bool
-	transaction bool
-	uniqueKey   []byte
-}
-
-func readMarks(props []byte) (m marks) {
-	codec.EachProperty(props, func(name, value []byte) bool {
-		switch string(name) {
-		case "WAIT":
-			m.noWait = string(value) == "false"
-		case "DELAY":
-			m.delayed = string(value) != "0"
-		case "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC":
-			m.delayed = true
-		case "TRAN_MSG":
-			m.transaction = string(value) == "true"
-		case "UNIQ_KEY":
-			m.uniqueKey = value
-		}
-		return true
-	})
-	return m
-}
+// maxProperties is how many bytes a record's properties may have (Apache class DefaultMessageStore).
+const maxProperties = 32767
 
 // illegal says why a message, alone or in a batch, cannot be stored; "" if it can. What it asks for and this broker has not, it is
 // refused for: it is never stored as something else.
-func illegal(m *marks, sysFlag int32, props, body []byte) string {
+func illegal(m *codec.Marks, sysFlag int32, props, body []byte) string {
 	switch {
 	case len(body) == 0:
 		return "the message has no body"
 	case len(props) > maxProperties:
 		return fmt.Sprintf("the properties have %d bytes, %d are possible", len(props), maxProperties)
-	case m.delayed:
+	case m.Delayed:
 		return "this broker does not deliver delayed or timed messages"
-	case m.transaction || sysFlag&codec.SysTransactionMask != 0:
+	case m.Transaction || sysFlag&codec.SysTransactionMask != 0:
 		return "this broker does not take transactional messages"
 	default:
 		return ""
@@ -183,57 +152,46 @@ func illegal(m *marks, sysFlag int32, props, body []byte) string {
 }
 
 // encode checks the message and puts its record, or its batch's records, into the loop's arena, where they stay until the
-// end of the turn. wait: the answer is to wait for disk and slaves.
-func (st *loopState) encode(s *send, h *codec.SendHeader, topic string, body []byte) (wait bool, code codec.ResponseCode, remark string) {
-	m := readMarks(h.Properties)
+// end of the turn. It settles whether the answer is to wait for disk and slaves.
+func (st *loopState) encode(s *send, h *codec.SendHeader, topic, body []byte) (code codec.ResponseCode, remark string) {
 	if len(body) > st.b.set.MaxMessageSize {
-		return false, codec.MessageIllegal, fmt.Sprintf("the body has %d bytes, maxMessageSize is %d", len(body), st.b.set.MaxMessageSize)
+		return codec.MessageIllegal, fmt.Sprintf("the body has %d bytes, maxMessageSize is %d", len(body), st.b.set.MaxMessageSize)
 	}
-	if remark := illegal(&m, h.SysFlag, h.Properties, body); remark != "" {
-		return false, codec.MessageIllegal, remark
+	if remark := illegal(&h.Marks, h.SysFlag, h.Properties, body); remark != "" {
+		return codec.MessageIllegal, remark
 	}
-	s.uniqueKey = append(s.uniqueKey[:0], m.uniqueKey...)
-	rec := codec.Record{
-		QueueID:        s.queueID,
-		Flag:           h.Flag,
-		SysFlag:        h.SysFlag,
-		BornTimestamp:  h.BornTimestamp,
-		BornHost:       s.conn.RemoteAddr(),
-		StoreHost:      st.b.host,
-		ReconsumeTimes: h.ReconsumeTimes,
-		Body:           body,
-		Topic:          st.topicBytes(topic),
-		Properties:     st.withCluster(h.Properties),
-	}
+	s.ticket = !h.Marks.NoWait && st.b.waits
+	s.uniqueKey = append(s.uniqueKey[:0], h.Marks.UniqueKey...)
+	rec := &st.record
+	rec.QueueID, rec.Flag, rec.SysFlag, rec.ReconsumeTimes = s.queueID, h.Flag, h.SysFlag, h.ReconsumeTimes
+	rec.BornTimestamp, rec.BornHost, rec.StoreHost = h.BornTimestamp, s.conn.RemoteAddr(), st.b.host
+	rec.Body, rec.Topic, rec.Properties, rec.MoreProperties = body, topic, h.Properties, nil
 	if h.Batch {
-		return !m.noWait, st.encodeBatch(s, &rec, body, &remark), remark
+		return st.encodeBatch(s, rec, body)
 	}
-	if len(rec.Properties) > maxProperties {
-		rec.Properties = h.Properties
-	}
+	rec.MoreProperties = st.withCluster(h.Properties)
 	start := len(st.arena)
 	st.arena = rec.Append(st.arena)
 	s.append.Bytes, s.append.Count = st.arena[start:], 1
-	return !m.noWait, codec.Success, ""
+	tag, _ := codec.Tag(h.Properties)
+	s.append.TagsKnown, s.append.TagsCode = true, codec.TagsCode(tag)
+	return codec.Success, ""
 }
 
 // encodeBatch makes one full record of each row. All of the batch shares queue, times and hosts.
-func (st *loopState) encodeBatch(s *send, rec *codec.Record, rows []byte, remark *string) codec.ResponseCode {
+func (st *loopState) encodeBatch(s *send, rec *codec.Record, rows []byte) (code codec.ResponseCode, remark string) {
 	if strings.HasPrefix(string(rec.Topic), tables.RetryPrefix) {
-		*remark = "a batch may not be sent to a retry topic"
-		return codec.MessageIllegal
+		return codec.MessageIllegal, "a batch may not be sent to a retry topic"
 	}
 	start := len(st.arena)
 	for len(rows) > 0 {
 		row, rest, err := codec.NextBatchRow(rows)
 		if err != nil {
-			*remark = "the batch cannot be read: " + err.Error()
-			return codec.MessageIllegal
+			return codec.MessageIllegal, "the batch cannot be read: " + err.Error()
 		}
-		m := readMarks(row.Properties)
+		m := codec.ReadMarks(row.Properties)
 		if why := illegal(&m, 0, row.Properties, row.Body); why != "" {
-			*remark = fmt.Sprintf("message %d of the batch: %s", len(s.rows)+1, why)
-			return codec.MessageIllegal
+			return codec.MessageIllegal, fmt.Sprintf("message %d of the batch: %s", len(s.rows)+1, why)
 		}
 		s.rows = append(s.rows, int64(len(st.arena)-start))
 		rec.Flag, rec.Body, rec.Properties = row.Flag, row.Body, row.Properties
@@ -241,22 +199,20 @@ func (st *loopState) encodeBatch(s *send, rec *codec.Record, rows []byte, remark
 		rows = rest
 	}
 	s.append.Bytes, s.append.Count = st.arena[start:], len(s.rows)
-	return codec.Success
+	return codec.Success, ""
 }
 
-// withCluster adds the cluster's name, as RocketMQ's brokers do; the client's bytes stay as they came.
+// withCluster is what stands behind a message's properties in the log: the cluster's name, as RocketMQ's brokers add it, if there is
+// room. The client's bytes stay as they came.
 func (st *loopState) withCluster(props []byte) []byte {
-	st.props = append(st.props[:0], props...)
-	st.props = codec.AppendProperty(st.props, clusterKey, st.b.set.BrokerClusterName)
-	return st.props
-}
-
-// topicBytes is the topic's name as bytes, in the header's scratch or in the frame.
-func (st *loopState) topicBytes(topic string) []byte {
-	if string(st.send.Topic) == topic {
-		return st.send.Topic
+	more := st.cluster
+	if len(more) > 0 && !codec.OpenProperties(props) {
+		more = more[1:]
 	}
-	return []byte(topic)
+	if len(props)+len(more) > maxProperties {
+		return nil
+	}
+	return more
 }
 
 // appendTurn is the end of a turn: one append section for all its sends, one look at the slaves, one wake-up of the replication.
@@ -266,43 +222,62 @@ func (st *loopState) appendTurn() {
 	}
 	defer st.clearTurn() // also if a fault of ours ends it early: nothing may be appended twice
 	b, m := st.b, st.b.master.Load()
-	slaves := codec.Success
-	if b.waitsForSlaves() {
-		slaves = m.Admit()
+	st.ring, st.flush = m.Ring(), b.syncFlush()
+	if st.tickets > 0 && !st.ring.Reserve(st.tickets) {
+		st.reserveSingly()
 	}
-	for _, s := range st.turn {
-		s.admit(slaves)
-	}
+	st.admit(m)
 	b.store.Append(st.appends, st)
 	st.appended = !b.waits // else nothing is visible yet
 	m.NotifyAppended()
+	st.count()
 	for _, s := range st.turn {
 		st.stored(s)
 	}
-	if b.syncFlush() {
+	if st.flush {
 		b.store.FlushTo(b.store.End())
 	}
 }
 
-func (st *loopState) clearTurn() {
+// reserveSingly gives out the ring's last places one by one. Sends that find none are refused.
+func (st *loopState) reserveSingly() {
+	all := st.turn
 	st.turn, st.appends = st.turn[:0], st.appends[:0]
+	for _, s := range all {
+		if s.ticket && !st.ring.Reserve(1) {
+			st.failed(s, codec.SystemBusy, "[OVERLOAD]too many sends wait for a slave or the disk, the message was not stored")
+			continue
+		}
+		s.append.Tag = uint64(len(st.turn))
+		st.turn, st.appends = append(st.turn, s), append(st.appends, &s.append)
+	}
+}
+
+func (st *loopState) clearTurn() {
+	st.turn, st.appends, st.tickets = st.turn[:0], st.appends[:0], 0
 	if st.arena = st.arena[:0]; cap(st.arena) > keptArena {
 		st.arena = nil
 	}
 }
 
-// admit settles what the send waits for. With too few slaves it waits for none and hears so at once; the message is stored all the same.
-func (s *send) admit(slaves codec.ResponseCode) {
-	s.code = codec.Success
-	if !s.ticket {
-		return
+// admit settles what the sends wait for. With too few slaves they wait for none and hear so at once; the messages are stored all the
+// same.
+func (st *loopState) admit(m *transfer.Master) {
+	slaves, needReplica := codec.Success, st.b.waitsForSlaves()
+	if needReplica {
+		slaves = m.Admit()
 	}
-	if slaves == codec.Success {
-		s.needReplica = s.st.b.waitsForSlaves()
-		return
+	reserved := 0
+	for _, s := range st.turn {
+		s.code, s.needReplica = codec.Success, needReplica
+		if s.ticket && slaves != codec.Success {
+			s.ticket, s.code = false, slaves
+			reserved++
+		}
 	}
-	s.ticket, s.code = false, slaves
-	s.st.b.master.Load().Ring().Cancel(1)
+	if reserved > 0 {
+		st.ring.Cancel(reserved)
+	}
 }
 
 // Appended is the store's hook: in the append's critical section it gives the send its place in the ring, so that tickets are in
@@ -311,7 +286,7 @@ func (st *loopState) Appended(a *commitlog.Append) {
 	s := st.turn[a.Tag]
 	switch {
 	case s.ticket:
-		st.b.master.Load().Ring().Put(a.Offset, a.End, st.b.syncFlush(), s.needReplica, s)
+		st.ring.Put(a.Offset, a.End, st.flush, s.needReplica, s)
 	case st.b.waits:
 		st.doneMu.Lock()
 		st.answering(a.Offset)
@@ -347,35 +322,47 @@ func (b *Broker) OnWritten(l *engine.Loop) {
 const dispatchPace = 5 * time.Millisecond
 
 // visible is where the part of the log ends that consumers may see: at the first message whose send is not answered. A message
-// is noted as being answered before the ring lets go of it, so the ring is asked first.
+// is noted in ending before the ring lets go of it, and in unwritten before ending is: so they are asked in this order.
 func (b *Broker) visible() int64 {
 	limit := b.master.Load().Ring().Visible(b.store.End())
 	if all := b.states.Load(); all != nil {
 		for _, st := range *all {
+			limit = min(limit, st.ending.Load())
 			limit = min(limit, st.unwritten.Load())
 		}
 	}
 	return limit
 }
 
+// count counts what the turn stored.
+func (st *loopState) count() {
+	var messages, bytes, failed int64
+	for _, s := range st.turn {
+		if s.append.Err != nil {
+			failed++
+			continue
+		}
+		messages += int64(s.append.Count)
+		bytes += s.append.End - s.append.Offset
+	}
+	c := &st.b.counters
+	c.put.Add(messages)
+	c.putBytes.Add(bytes)
+	if failed > 0 {
+		c.putFailed.Add(failed)
+	}
+}
+
 // stored answers a send that waits for nothing and counts one that does as owed.
 func (st *loopState) stored(s *send) {
-	b := st.b
 	if err := s.append.Err; err != nil {
 		if s.ticket {
-			b.master.Load().Ring().Cancel(1)
+			st.ring.Cancel(1)
 		}
-		code, remark := b.appendFailure(err)
-		if !s.oneway {
-			out := s.conn.Out()
-			*out = codec.AppendResponse(*out, s.serialize, s.opaque, code, remark)
-		}
-		b.counters.putFailed.Add(1)
-		st.give(s)
+		code, remark := st.b.appendFailure(err)
+		st.failed(s, code, remark)
 		return
 	}
-	b.counters.put.Add(int64(s.append.Count))
-	b.counters.putBytes.Add(s.append.End - s.append.Offset)
 	if s.ticket {
 		s.conn.Begin()
 		return
@@ -383,30 +370,47 @@ func (st *loopState) stored(s *send) {
 	st.reply(s)
 }
 
-// Done takes the ring's verdict, from whichever goroutine has it.
+// failed answers a send that was not stored.
+func (st *loopState) failed(s *send, code codec.ResponseCode, remark string) {
+	if !s.oneway {
+		out := s.conn.Out()
+		*out = codec.AppendResponse(*out, s.serialize, s.opaque, code, remark)
+	}
+	st.give(s)
+}
+
+// Done takes the ring's verdict, on whichever goroutine drains it.
 func (s *send) Done(code codec.ResponseCode) {
 	s.code = code
 	st := s.st
-	st.doneMu.Lock()
-	st.answering(s.append.Offset)
-	st.done = append(st.done, s)
-	st.doneMu.Unlock()
+	if len(st.ended) == 0 {
+		st.ending.Store(s.append.Offset) // the ones to come lie behind it
+	}
+	st.ended = append(st.ended, s)
 }
 
-// answerDrained brings what a drain of the ring completed to the loops: one wake-up for each.
+// answerDrained brings what a drain of the ring completed to the loops, one wake-up for each. The drain calls it before another one
+// can begin.
 func (b *Broker) answerDrained() {
 	if all := b.states.Load(); all != nil {
 		for _, st := range *all {
-			st.postAnswers()
+			if len(st.ended) > 0 {
+				st.postAnswers()
+			}
 		}
 	}
 }
 
 func (st *loopState) postAnswers() {
 	st.doneMu.Lock()
-	post := len(st.done) > 0 && !st.posted
-	st.posted = st.posted || post
+	st.answering(st.ended[0].append.Offset)
+	st.done = append(st.done, st.ended...)
+	post := !st.posted
+	st.posted = true
 	st.doneMu.Unlock()
+	st.ending.Store(noneUnwritten)
+	clear(st.ended)
+	st.ended = st.ended[:0]
 	if post {
 		st.loop.Post(&st.answer)
 	}
@@ -436,7 +440,6 @@ func (st *loopState) reply(s *send) {
 			s.rows[i] += s.append.Offset
 		}
 		r := codec.SendResponse{
-			StoreHost:      st.b.host,
 			PhysicalOffset: s.append.Offset,
 			BatchOffsets:   s.rows,
 			TransactionID:  s.uniqueKey,
@@ -445,7 +448,7 @@ func (st *loopState) reply(s *send) {
 			Remark:         storedRemark(s.code),
 		}
 		out := s.conn.Out()
-		*out = codec.AppendSendResponse(*out, s.serialize, s.opaque, s.code, &r)
+		*out = st.answers.Append(*out, s.serialize, s.opaque, s.code, &r)
 	}
 	st.give(s)
 }
@@ -480,7 +483,10 @@ const (
 )
 
 func (st *loopState) give(s *send) {
-	*s = send{st: st, rows: s.rows[:0], uniqueKey: s.uniqueKey}
+	s.append = commitlog.Append{} // field by field: a whole value would be made elsewhere and copied
+	s.rows, s.uniqueKey = s.rows[:0], s.uniqueKey[:0]
+	s.conn, s.opaque, s.serialize, s.oneway, s.queueID = nil, 0, 0, false, 0
+	s.ticket, s.needReplica, s.code = false, false, 0
 	if len(st.idle) < keptSends {
 		st.idle = append(st.idle, s)
 	}

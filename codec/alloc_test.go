@@ -2,6 +2,7 @@ package codec
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,15 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		requireNoAllocs(t, "pull "+s, func() { _ = v.Parse(frame); _ = ph.Decode(&v) })
 		require.NotEmpty(t, ph.Topic)
 	}
+	for _, form := range []Serialize{JSON, Binary} {
+		frames := producersFrames(form)
+		requireNoAllocs(t, "a producer's sends", func() {
+			for _, frame := range frames {
+				_ = v.Parse(frame)
+				_ = sh.Decode(&v)
+			}
+		})
+	}
 	_ = v.Parse(send["JSON"])
 	requireNoAllocs(t, "ExtValue", func() { _, _ = v.ExtValue("b") })
 
@@ -37,10 +47,14 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 		TransactionID: []byte("0000000000000000000000000000000107DA30946E09931B0A30000F"), Remark: "ü\x01",
 	}
 	batch := sr
+	quick := sr
+	quick.Remark = ""
+	answers := NewStoredAnswers(sr.StoreHost)
 	batch.BatchOffsets = []int64{1, 2, 3}
 	pr := PullResponse{MaxOffset: 1 << 60, Remark: "FOUND"}
 	for _, s := range []Serialize{JSON, Binary} {
 		requireNoAllocs(t, "send response", func() { AppendSendResponse(buf, s, 1, Success, &sr) })
+		requireNoAllocs(t, "stored answer", func() { answers.Append(buf, s, 1, Success, &quick) })
 		requireNoAllocs(t, "batch response", func() { AppendSendResponse(buf, s, 1, Success, &batch) })
 		requireNoAllocs(t, "pull response", func() { AppendPullResponse(buf, s, 1, Success, &pr, 100) })
 		requireNoAllocs(t, "response", func() { AppendResponse(buf, s, 1, SystemBusy, "full") })
@@ -78,16 +92,30 @@ func inBothForms(t testing.TB, name string) map[string][]byte {
 	return map[string][]byte{"JSON": frame, "ROCKETMQ": AppendFrame(nil, &c)}
 }
 
+// producersFrames are sends as one producer sends them: they differ in queue, time, key and opaque.
+func producersFrames(form Serialize) (frames [][]byte) {
+	for i := range 64 {
+		props := AppendProperty(nil, PropUniqKey, "7F00000126C47C53A9EB9A4C"+strconv.FormatInt(int64(0x10000000+i*77777), 16))
+		c := NewRequest(ReqSendMessageV2, map[string]string{
+			"a": "PG1", "b": "TopicBench", "c": "TBW102", "d": "4", "e": strconv.Itoa(i % 4), "f": "0", "g": strconv.Itoa(1795959222777 + i*13), "h": "0",
+			"i": string(AppendProperty(props, PropWait, "true")), "j": "0", "k": "false", "m": "false",
+		}, make([]byte, 128))
+		c.Opaque, c.Serialize = 123456+int32(i)*3, form
+		frames = append(frames, AppendFrame(nil, c))
+	}
+	return frames
+}
+
 func BenchmarkParseAndDecodeSend(b *testing.B) {
-	for form, frame := range sendFrames(b) {
-		b.Run(form, func(b *testing.B) {
+	for name, form := range map[string]Serialize{"JSON": JSON, "ROCKETMQ": Binary} {
+		b.Run(name, func(b *testing.B) {
+			frames := producersFrames(form)
 			var v View
 			var h SendHeader
 			b.ReportAllocs()
-			b.SetBytes(int64(len(frame)))
-			for b.Loop() {
-				if v.Parse(frame) != nil || h.Decode(&v) != nil {
-					b.Fatal("captured send does not decode")
+			for i := 0; b.Loop(); i++ {
+				if v.Parse(frames[i%len(frames)]) != nil || h.Decode(&v) != nil {
+					b.Fatal("does not decode")
 				}
 			}
 		})
@@ -109,12 +137,19 @@ func BenchmarkParseAndDecodePull(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendSendResponse(b *testing.B) {
-	r := SendResponse{StoreHost: netip.MustParseAddrPort("127.0.0.1:10911"), PhysicalOffset: 1 << 40, TransactionID: []byte("0000000000000000000000000000000107DA30946E09931B0A30000F")}
+func BenchmarkStoredAnswer(b *testing.B) {
+	answers := NewStoredAnswers(netip.MustParseAddrPort("127.0.0.1:10911"))
+	r := SendResponse{PhysicalOffset: 1 << 40, QueueOffset: 1234567, TransactionID: []byte("0000000000000000000000000000000107DA30946E09931B0A30000F")}
 	buf := make([]byte, 0, 1024)
-	b.ReportAllocs()
-	for b.Loop() {
-		AppendSendResponse(buf, JSON, 1, Success, &r)
+	for form, s := range map[string]Serialize{"JSON": JSON, "ROCKETMQ": Binary} {
+		b.Run(form, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r.PhysicalOffset += 300
+				r.QueueOffset++
+				answers.Append(buf, s, int32(r.QueueOffset), Success, &r)
+			}
+		})
 	}
 }
 

@@ -6,7 +6,7 @@
 //   - remoting frames, as a value (Command, the cold path) or as a view that
 //     aliases the frame (View, the hot path), with both forms of the header,
 //   - the headers of sends and pulls (SendHeader, PullHeader) and the frames
-//     that answer them (AppendSendResponse, AppendPullResponse, …),
+//     that answer them (AppendSendResponse, StoredAnswers, AppendPullResponse, …),
 //   - message records (Record), their properties text, batches, message ids,
 //   - the replication stream's headers and reports (PutHAHeader, PutHAReport),
 //   - JSON bodies (Marshal, Unmarshal), in the dialects fastjson 1 and 2 write.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -106,6 +107,28 @@ func FuzzSendHeader(f *testing.F) {
 			}
 			require.NotEmpty(t, h.Topic)
 			require.LessOrEqual(t, len(h.ProducerGroup)+len(h.Topic)+len(h.DefaultTopic)+len(h.Properties), len(v.ext))
+		}
+	})
+}
+
+// FuzzSendsOneAfterTheOther has a view that knows the first header read the second and then the first again.
+func FuzzSendsOneAfterTheOther(f *testing.F) {
+	for _, a := range knownHeaders {
+		others := []string{a, strings.NewReplacer("0", "1", "7", "8").Replace(a), strings.Replace(a, `"e":"1"`, `"e":"z"`, 1)}
+		for _, b := range others {
+			f.Add([]byte(a), []byte(b), false)
+			f.Add([]byte(packedHeader(f, a)), []byte(packedHeader(f, b)), true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte, packed bool) {
+		form := JSON
+		if packed {
+			form = Binary
+		}
+		var v View
+		var h SendHeader
+		for _, header := range [][]byte{first, first, first, second, first, second, second, first[:len(first)/2], second} {
+			requireReadAlike(t, &v, &h, frameOf(form, string(header), ""))
 		}
 	})
 }

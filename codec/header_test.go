@@ -293,6 +293,7 @@ func TestSendsAndPullsComeBackWhateverTheirFieldsHold(t *testing.T) {
 			QueueID: i32("e"), SysFlag: i32("f"), BornTimestamp: i64("g"), Flag: i32("h"), Properties: []byte(text("i")), HasProperties: true,
 			ReconsumeTimes: i32("j"), UnitMode: rapid.Bool().Draw(t, "k"), MaxReconsumeTimes: i32("l"), Batch: rapid.Bool().Draw(t, "m"),
 		}
+		want.Marks = ReadMarks(want.Properties)
 		short := map[string]string{
 			"a": string(want.ProducerGroup), "b": string(want.Topic), "c": string(want.DefaultTopic), "d": itoa(want.DefaultTopicQueueNums),
 			"e": itoa(want.QueueID), "f": itoa(want.SysFlag), "g": itoa(want.BornTimestamp), "h": itoa(want.Flag), "i": string(want.Properties),
@@ -517,30 +518,167 @@ func FuzzTheQuickWayReadsAHeaderAsTheThoroughOneDoes(f *testing.F) {
 	})
 }
 
+// requireReadAlike holds what a view that has read others says of a frame, and of the send in it, to what a fresh one says.
+func requireReadAlike(t require.TestingT, v *View, h *SendHeader, frame []byte) {
+	var fresh View
+	want, got := fresh.Parse(frame), v.Parse(frame)
+	require.Equal(t, want == nil, got == nil, "%v / %v for %s", want, got, frame)
+	if want != nil {
+		return
+	}
+	require.Equal(t, readView(&fresh), readView(v), "%s", frame)
+	require.Equal(t, fresh.Body, v.Body)
+	var first SendHeader
+	want, got = first.Decode(&fresh), h.Decode(v)
+	require.Equal(t, want, got, "%s", frame)
+	if want == nil {
+		require.Equal(t, plainSend(&first), plainSend(h), "%s", frame)
+		require.Equal(t, ReadMarks(h.Properties), h.Marks)
+	}
+}
+
+// knownHeaders are sends' headers as producers write them, and as none does.
+var knownHeaders = []string{
+	`{"code":310,"extFields":{"a":"PG1","b":"Topic","c":"TBW102","d":"4","e":"0","f":"0","g":"1795959222777","h":"0","i":"KEYS\u0001k\\\"x\u0002UNIQ_KEY\u00010000ABCD\u0002WAIT\u0001true\u0002","j":"0","k":"false","m":"false","n":"pb"},"flag":0,"language":"JAVA","opaque":1000000136,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":10,"extFields":{"topic":"Topic","producerGroup":"PG","queueId":"12","properties":"UNIQ_KEY\u000100\u0002WAIT\u0001false\u0002DELAY\u00010","bornTimestamp":"1","maxReconsumeTimes":"16"},"flag":2,"language":"GO","opaque":7,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":320,"extFields":{"b":"T","i":"plain","e":"-1","m":"true","i":"twice","g":" 5","x":"1","y":"\t"},"flag":0,"language":"JAVA","opaque":12345678,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":310,"extFields":{"b":"T","i":"A\u00011\u0002B\u000122\u0002\u0041C\u00013\u0002D\u00014\uD83D\uDE005\u0002E\u00015\u0012\\u0002TRAN_MSG\u0001true","e":"7"},"flag":0,"language":"JAVA","opaque":12345678,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":310,"extFields":{"b":"T","i":"A` + "\x01" + `1` + "\x02" + `UNIQ_KEY` + "\x01" + `2` + "\t" + `3","e":"7"},"flag":0,"language":"JAVA","opaque":12345678,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":310,"extFields":{"b":"T","i":"","a":"","e":"1"},"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":310,"extFields":{"b":"T"},"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":310,"extFields":{"b":"T","i":"once","i":"twice","e":"1","e":"2"},"flag":0,"language":"JAVA","opaque":12345678,"serializeTypeCurrentRPC":"JSON","version":407}`,
+	`{"code":34,"extFields":{"b":"T","i":"x","e":"y"},"flag":0,"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":407}`,
+}
+
+// packedHeader is a JSON header in the packed form.
+func packedHeader(t require.TestingT, header string) string {
+	c, err := DecodeFrame(frameOf(JSON, header, ""))
+	require.NoError(t, err)
+	c.Serialize = Binary
+	return string(AppendFrame(nil, &c)[frameHead:])
+}
+
 // TestAHeaderReadByItsShapeReadsAsIfItWereTheFirst changes bytes of a header the view knows.
 func TestAHeaderReadByItsShapeReadsAsIfItWereTheFirst(t *testing.T) {
-	header := []byte(`{"code":310,"extFields":{"a":"PG1","b":"Topic","e":"0","g":"1795959222777","i":"KEYS\u0001k\\\"x\u0002UNIQ_KEY\u00010000ABCD\u0002WAIT\u0001true\u0002","k":"false"},"flag":0,"language":"JAVA","opaque":1000000136,"serializeTypeCurrentRPC":"JSON","version":407}`)
 	rapid.Check(t, func(t *rapid.T) {
+		header, form := []byte(rapid.SampledFrom(knownHeaders).Draw(t, "header")), rapid.SampledFrom([]Serialize{JSON, Binary}).Draw(t, "form")
+		if form == Binary {
+			header = []byte(packedHeader(t, string(header)))
+		}
 		var v View
+		var h SendHeader
 		for range 3 {
-			require.NoError(t, v.Parse(frameOf(JSON, string(header), "body")))
+			requireReadAlike(t, &v, &h, frameOf(form, string(header), "body"))
 		}
 		require.NotEmpty(t, v.shape.header, "learned")
 		for range rapid.IntRange(1, 8).Draw(t, "headers") {
 			next := bytes.Clone(header)
 			for range rapid.IntRange(0, 6).Draw(t, "changes") {
-				next[rapid.IntRange(0, len(next)-1).Draw(t, "at")] = rapid.SampledFrom([]byte(`09azAZ"\{},: u#]`)).Draw(t, "to")
+				to := rapid.OneOf(rapid.SampledFrom([]byte(`00099azAZ"\{},: u#]-`+"\x01\x02\x1f\xff")), rapid.Byte()).Draw(t, "to")
+				next[rapid.IntRange(0, len(next)-1).Draw(t, "at")] = to
 			}
-			var fresh View
-			want := fresh.Parse(frameOf(JSON, string(next), "body"))
-			got := v.Parse(frameOf(JSON, string(next), "body"))
-			require.Equal(t, want == nil, got == nil, "%v / %v for %s", want, got, next)
-			if want == nil {
-				require.Equal(t, readView(&fresh), readView(&v), "%s", next)
-				require.Equal(t, fresh.Body, v.Body)
+			requireReadAlike(t, &v, &h, frameOf(form, string(next), "body"))
+			if rapid.IntRange(0, 5).Draw(t, "stay") == 0 {
+				header = next
 			}
 		}
 	})
+}
+
+func TestAPackedHeaderTooShortForItsOpaqueIsRefusedAfterAShapeWasDropped(t *testing.T) {
+	var v View
+	first := packedHeader(t, knownHeaders[0])
+	for _, header := range []string{first, first, strings.Replace(first, "UNIQ_KEY", "UNIQ_KEI", 1)} {
+		require.NoError(t, v.Parse(frameOf(Binary, header, "")))
+	}
+	require.Equal(t, Binary, v.shape.form)
+	require.Empty(t, v.shape.header, "it served too few")
+	for n := range 12 {
+		require.ErrorIs(t, v.Parse(frameOf(Binary, first[:n], "")), ErrFrame)
+	}
+}
+
+func TestTheNextSendOfAProducerIsReadByPlaces(t *testing.T) {
+	var v View
+	var h SendHeader
+	for range 3 {
+		require.NoError(t, v.Parse(frameOf(JSON, knownHeaders[0], "")))
+	}
+	for range 2 { // the first time its words are not hot
+		next := strings.NewReplacer(`"g":"1795959222777"`, `"g":"1795959310001"`, "0000ABCD", "0001234F", "1000000136", "1000002048", `"e":"0"`, `"e":"3"`,
+			`"j":"0"`, `"j":"2"`, `"Topic"`, `"Tipoc"`).Replace(knownHeaders[0])
+		require.NoError(t, v.Parse(frameOf(JSON, next, "")))
+		require.True(t, v.shaped)
+		require.True(t, h.decodeLike(&v))
+		require.Equal(t, "KEYS\x01k\\\"x\x02UNIQ_KEY\x010001234F\x02WAIT\x01true\x02", string(h.Properties))
+		require.Equal(t, "0001234F", string(h.Marks.UniqueKey))
+		require.Equal(t, "Tipoc", string(h.Topic))
+		require.Equal(t, []int64{1795959310001, 3, 2, 1000002048}, []int64{h.BornTimestamp, int64(h.QueueID), int64(h.ReconsumeTimes), int64(v.Opaque)})
+	}
+}
+
+func TestTheNextPackedSendOfAProducerIsReadByPlaces(t *testing.T) {
+	var v View
+	var h SendHeader
+	for i, frame := range producersFrames(Binary) {
+		require.NoError(t, v.Parse(frame))
+		if i < 3 {
+			continue
+		}
+		require.True(t, v.shaped)
+		require.True(t, h.decodeLike(&v))
+		requireReadAlike(t, &v, &h, frame)
+	}
+}
+
+func TestWhatAsksSomethingOfTheBrokerIsNeverReadByPlaces(t *testing.T) {
+	learned := `{"code":310,"extFields":{"b":"T","d":"4","i":"WAIT\u0001true1\u0002UNIQ_KEY\u000100AA\u0002DELAY\u00010\u0002","k":"false","l":"9","m":"false"},"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":407}`
+	for name, change := range map[string][2]string{
+		"the wait": {"true1", "false"}, "a delay": {"DELAY\\u00010", "DELAY\\u00013"}, "a name": {"UNIQ_KEY", "UNIQ_KEI"}, "a separator": {"00AA", "0\x02AA"},
+		"a pair": {"00AA", "0\x02A\x01"}, "an escape": {"00AA", `0\n1`}, "a batch": {`"m":"false"`, `"m":"fals3"`},
+		"the unit mode": {`"k":"false"`, `"k":"FALSE"`}, "the retries": {`"l":"9"`, `"l":"8"`}, "the queues": {`"d":"4"`, `"d":"5"`}, "the code": {"310", "325"},
+		"a field's name": {`"b":"T"`, `"z":"T"`}, "the language": {`"JAVA"`, `"JAVO"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v View
+			var h SendHeader
+			for range 3 {
+				require.NoError(t, v.Parse(frameOf(JSON, learned, "")))
+			}
+			require.True(t, v.shape.send.known)
+			next := strings.Replace(learned, change[0], change[1], 1)
+			require.NotEqual(t, learned, next)
+			require.False(t, v.shape.fits([]byte(next)))
+			v.shape.hot[0], v.shape.hots = uint16(strings.Index(learned, change[0])/8*8), 1
+			require.False(t, v.shape.fits([]byte(next)))
+			require.False(t, v.shape.fits([]byte(next)), "nothing of it was taken in")
+			requireReadAlike(t, &v, &h, frameOf(JSON, next, ""))
+			requireReadAlike(t, &v, &h, frameOf(JSON, learned, ""))
+			for _, header := range []string{learned, learned, learned, next, learned} {
+				requireReadAlike(t, &v, &h, frameOf(Binary, packedHeader(t, header), ""))
+			}
+		})
+	}
+}
+
+func TestAFrameOfAnotherFormIsNotReadByTheShapeOfTheOneBefore(t *testing.T) {
+	var v View
+	var h SendHeader
+	frames := sendFrames(t)
+	for range 4 {
+		requireReadAlike(t, &v, &h, frames["JSON"])
+	}
+	require.True(t, v.shape.send.known)
+	requireReadAlike(t, &v, &h, frames["ROCKETMQ"])
+	require.False(t, v.shaped)
+	requireReadAlike(t, &v, &h, pullFrames(t)["JSON"])
+	require.Error(t, v.Parse(frames["JSON"][:20]))
+	requireReadAlike(t, &v, &h, frames["JSON"])
+
+	require.NoError(t, v.Parse(frames["JSON"]))
+	v.Code = ReqSendMessage // whose names are long
+	require.ErrorIs(t, h.Decode(&v), ErrField)
+	requireReadAlike(t, &v, &h, frames["JSON"])
 }
 
 func BenchmarkParseChangingShapes(b *testing.B) {

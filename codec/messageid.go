@@ -8,8 +8,6 @@ import (
 	"slices"
 )
 
-const upperHex = "0123456789ABCDEF"
-
 // MessageID is the offset id of the record at off in the log of the broker at
 // host: 32 upper-case hex digits, 56 with an IPv6 host.
 func MessageID(host netip.AddrPort, off int64) string {
@@ -23,9 +21,8 @@ func AppendMessageID(dst []byte, host netip.AddrPort, off int64) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(off))
 	n := len(dst)
 	dst = slices.Grow(dst, 2*len(b))[:n+2*len(b)]
-	for i, c := range b {
-		out := dst[n+2*i:][:2]
-		out[0], out[1] = upperHex[c>>4], upperHex[c&15]
+	for ; len(b) > 0; b, n = b[4:], n+8 {
+		binary.LittleEndian.PutUint64(dst[n:], hexWord(binary.BigEndian.Uint32(b)))
 	}
 	return dst
 }

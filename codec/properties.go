@@ -41,6 +41,47 @@ const (
 	PropTimerOutMs            = "TIMER_OUT_MS"
 )
 
+// Marks is what a message's properties ask of a broker.
+type Marks struct {
+	NoWait      bool // WAIT is "false": the answer need not wait for disk and slaves
+	Delayed     bool // to be delivered later
+	Transaction bool
+	UniqueKey   []byte // UNIQ_KEY, nil if there is none; aliases the properties
+}
+
+// ReadMarks reads the marks of a properties text. Of a name that stands twice
+// the last value counts.
+func ReadMarks(props []byte) (m Marks) {
+	for len(props) > 0 {
+		name, value, rest, ok := nextProperty(props)
+		if props = rest; !ok {
+			continue
+		}
+		switch string(name) {
+		case PropWait:
+			m.NoWait = string(value) == "false"
+		case PropDelay:
+			m.Delayed = string(value) != "0"
+		case PropTimerDeliverMs, PropTimerDelayMs, PropTimerDelaySec:
+			m.Delayed = true
+		case PropTransactionPrepared:
+			m.Transaction = string(value) == "true"
+		case PropUniqKey:
+			m.UniqueKey = value
+		}
+	}
+	return m
+}
+
+// marks says which properties' values ReadMarks compares.
+func marks(name []byte) bool {
+	switch string(name) {
+	case PropWait, PropDelay, PropTransactionPrepared:
+		return true
+	}
+	return false
+}
+
 // EachProperty calls yield for each pair of a properties text until yield
 // returns false. As in Java, pairs without a name, a value or the sign between
 // them are passed over. The slices alias props.
@@ -66,21 +107,25 @@ func Property(props []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// Tag is the value of TAGS, as Property finds it, but quicker: most messages have none.
+// Tag is the value of TAGS, as Property finds it, but quicker: it looks for the letter that is rarest in properties.
 func Tag(props []byte) (tag []byte, ok bool) {
-	const mark = PropTags + string(rune(propertyNameEnd))
+	const mark, rare, rareAt = PropTags + string(rune(propertyNameEnd)), 'G', 2
 	for at := 0; ; {
-		i := bytes.Index(props[at:], []byte(mark))
+		i := bytes.IndexByte(props[at:], rare)
 		if i < 0 {
 			return tag, ok
 		}
-		begins := at+i == 0 || props[at+i-1] == propertyValueEnd
-		at += i + len(mark)
+		from := at + i - rareAt
+		at += i + 1
+		if from < 0 || !bytes.HasPrefix(props[from:], []byte(mark)) || from > 0 && props[from-1] != propertyValueEnd {
+			continue
+		}
+		at = from + len(mark)
 		value := props[at:]
 		if end := bytes.IndexByte(value, propertyValueEnd); end >= 0 {
 			value = value[:end:end]
 		}
-		if begins && len(value) > 0 {
+		if len(value) > 0 {
 			tag, ok = value, true
 		}
 	}
@@ -141,10 +186,15 @@ func contains(names []string, name []byte) bool {
 }
 
 func closeProperties(dst []byte) []byte {
-	if n := len(dst); n > 0 && dst[n-1] != propertyValueEnd {
+	if OpenProperties(dst) {
 		return append(dst, propertyValueEnd)
 	}
 	return dst
+}
+
+// OpenProperties tells whether the last pair of a properties text lacks its end.
+func OpenProperties(props []byte) bool {
+	return len(props) > 0 && props[len(props)-1] != propertyValueEnd
 }
 
 // TagsCode is what a consume queue keeps of a tag: Java's String.hashCode over

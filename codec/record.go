@@ -78,11 +78,12 @@ type Record struct {
 	ReconsumeTimes            int32
 	PreparedTransactionOffset int64
 	Body, Topic, Properties   []byte
+	MoreProperties            []byte // what Append writes behind Properties; a decoded record has none
 }
 
 // Size is the number of bytes Append writes.
 func (r *Record) Size() int {
-	size := MinRecordSize + len(r.Body) + len(r.Topic) + len(r.Properties)
+	size := MinRecordSize + len(r.Body) + len(r.Topic) + len(r.Properties) + len(r.MoreProperties)
 	if r.isV2() {
 		size++
 	}
@@ -99,39 +100,47 @@ func (r *Record) Size() int {
 // not taken from r; a topic above 127 bytes, or Magic == MagicV2, makes it V2.
 // An address kept as IPv4-in-IPv6 is written as IPv6 (callers unmap it), an
 // invalid one as 0.0.0.0. The caller has seen to it that topic and properties
-// fit MaxTopicLen and MaxPropertiesLen.
+// (with MoreProperties) fit MaxTopicLen and MaxPropertiesLen.
 func (r *Record) Append(dst []byte) []byte {
 	be := binary.BigEndian
+	size, n := r.Size(), len(dst)
+	dst = slices.Grow(dst, size)[:n+size]
+	b := dst[n:]
 	magic, sysFlag := MagicV1, r.SysFlag&^(SysBornV6|SysStoreV6)
 	if r.isV2() {
 		magic = MagicV2
 	}
-	if r.BornHost.Addr().Is6() {
+	storeTime := recBornHost + putHost(b[recBornHost:], r.BornHost)
+	if storeTime > recBornHost+hostV4 {
 		sysFlag |= SysBornV6
 	}
-	if r.StoreHost.Addr().Is6() {
+	reconsume := storeTime + 8 + putHost(b[storeTime+8:], r.StoreHost)
+	if reconsume > storeTime+8+hostV4 {
 		sysFlag |= SysStoreV6
 	}
-	size, n := r.Size(), len(dst)
-	dst = slices.Grow(dst, size)[:n+size]
-	b := dst[n:]
-	be.PutUint32(b, uint32(size))
-	be.PutUint32(b[recMagic:], uint32(magic))
-	be.PutUint32(b[recBodyCRC:], BodyCRC(r.Body))
-	be.PutUint32(b[recQueueID:], uint32(r.QueueID))
-	be.PutUint32(b[recFlag:], uint32(r.Flag))
-	be.PutUint64(b[recQueueOffset:], uint64(r.QueueOffset))
-	be.PutUint64(b[recPhysical:], uint64(r.PhysicalOffset))
-	be.PutUint32(b[recSysFlag:], uint32(sysFlag))
-	be.PutUint64(b[recBornTime:], uint64(r.BornTimestamp))
-	b = b[recBornHost+putHost(b[recBornHost:], r.BornHost):]
-	be.PutUint64(b, uint64(r.StoreTimestamp))
-	b = b[8+putHost(b[8:], r.StoreHost):]
+	head := b[:recBornHost]
+	be.PutUint32(head, uint32(size))
+	be.PutUint32(head[recMagic:], uint32(magic))
+	be.PutUint32(head[recBodyCRC:], BodyCRC(r.Body))
+	be.PutUint32(head[recQueueID:], uint32(r.QueueID))
+	be.PutUint32(head[recFlag:], uint32(r.Flag))
+	be.PutUint64(head[recQueueOffset:], uint64(r.QueueOffset))
+	be.PutUint64(head[recPhysical:], uint64(r.PhysicalOffset))
+	be.PutUint32(head[recSysFlag:], uint32(sysFlag))
+	be.PutUint64(head[recBornTime:], uint64(r.BornTimestamp))
+	be.PutUint64(b[storeTime:], uint64(r.StoreTimestamp))
+	r.putRest(b[reconsume:], magic == MagicV2)
+	return dst
+}
+
+// putRest writes what comes behind the hosts.
+func (r *Record) putRest(b []byte, v2 bool) {
+	be := binary.BigEndian
 	be.PutUint32(b, uint32(r.ReconsumeTimes))
 	be.PutUint64(b[4:], uint64(r.PreparedTransactionOffset))
 	be.PutUint32(b[12:], uint32(len(r.Body)))
 	b = b[16+copy(b[16:], r.Body):]
-	if magic == MagicV2 {
+	if v2 {
 		be.PutUint16(b, uint16(len(r.Topic)))
 		b = b[2:]
 	} else {
@@ -139,9 +148,9 @@ func (r *Record) Append(dst []byte) []byte {
 		b = b[1:]
 	}
 	b = b[copy(b, r.Topic):]
-	be.PutUint16(b, uint16(len(r.Properties)))
-	copy(b[2:], r.Properties)
-	return dst
+	be.PutUint16(b, uint16(len(r.Properties)+len(r.MoreProperties)))
+	b = b[2:]
+	copy(b[copy(b, r.Properties):], r.MoreProperties)
 }
 
 func (r *Record) isV2() bool { return r.Magic == MagicV2 || len(r.Topic) > maxTopicV1 }
@@ -154,8 +163,17 @@ func appendHost(dst []byte, host netip.AddrPort) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(host.Port()))
 }
 
+// hostV4 is what an IPv4 address takes with its port.
+const hostV4 = 8
+
 // putHost writes an address and its port to the start of b and returns how many bytes that took.
 func putHost(b []byte, host netip.AddrPort) int {
+	if ip := host.Addr(); ip.Is4() {
+		v4 := ip.As4()
+		copy(b[:4], v4[:])
+		binary.BigEndian.PutUint32(b[4:], uint32(host.Port()))
+		return hostV4
+	}
 	return len(appendHost(b[:0], host))
 }
 
@@ -191,9 +209,11 @@ func (r *Record) Decode(b []byte) (size int, err error) {
 // SysFlag, StoreTimestamp, Body, Topic and Properties, and leaves all other fields as they were. full asks for the check of the
 // body's CRC.
 func (r *Record) DecodePlace(b []byte, full bool) (size int, err error) {
-	l, err := layoutOf(b)
-	if err != nil {
-		return l.size, err
+	l, ok := usualLayout(b)
+	if !ok {
+		if l, err = layoutOf(b); err != nil {
+			return l.size, err
+		}
 	}
 	be := binary.BigEndian
 	r.BodyCRC = be.Uint32(b[recBodyCRC:])
@@ -267,6 +287,29 @@ type layout struct {
 	storeTime, reconsume int
 	body, bodyEnd        int
 	topic, topicEnd      int
+}
+
+// usualLayout is layoutOf in one go, for whole and right records of the first version with addresses of 4 bytes; ok is false for all others.
+func usualLayout(b []byte) (l layout, ok bool) {
+	const storeTime, reconsume, body = recBornHost + 8, recBornHost + 24, recBornHost + 40
+	be := binary.BigEndian
+	if len(b) < MinRecordSize {
+		return l, false
+	}
+	size, bodyLen := int(int32(be.Uint32(b))), int(int32(be.Uint32(b[body-4:])))
+	if int32(be.Uint32(b[recMagic:])) != MagicV1 || be.Uint32(b[recSysFlag:])&uint32(SysBornV6|SysStoreV6) != 0 ||
+		size < MinRecordSize || size > min(len(b), MaxRecordSize) || bodyLen < 0 || bodyLen > size-MinRecordSize {
+		return l, false
+	}
+	bodyEnd := body + bodyLen
+	topicEnd := bodyEnd + 1 + int(b[bodyEnd])
+	if topicEnd-bodyEnd-1 > maxTopicV1 || topicEnd > size-2 {
+		return l, false
+	}
+	if properties := int(be.Uint16(b[topicEnd:])); properties > MaxPropertiesLen || topicEnd+2+properties != size {
+		return l, false
+	}
+	return layout{size: size, storeTime: storeTime, reconsume: reconsume, body: body, bodyEnd: bodyEnd, topic: bodyEnd + 1, topicEnd: topicEnd}, true
 }
 
 // layoutOf checks b from the front: each length against the size field as soon
@@ -363,7 +406,7 @@ func hostSize(v6 int32) int {
 	if v6 != 0 {
 		return 20
 	}
-	return 8
+	return hostV4
 }
 
 func corrupt(field string, value int64) error {

@@ -274,3 +274,13 @@ func TestTagsCodeIsJavasHashCode(t *testing.T) {
 		require.Equal(t, want, TagsCode([]byte(tag)), tag)
 	}
 }
+
+func TestARecordsPropertiesMayComeInTwoParts(t *testing.T) {
+	whole := sampleV4()
+	parts := whole
+	for i := range len(whole.Properties) + 1 {
+		parts.Properties, parts.MoreProperties = whole.Properties[:i], whole.Properties[i:]
+		require.Equal(t, whole.Size(), parts.Size())
+		require.Equal(t, whole.Append(nil), parts.Append(nil))
+	}
+}

@@ -29,11 +29,8 @@ type PullResponse struct {
 const DefaultRegion = "DefaultRegion"
 
 // AppendSendResponse appends the whole frame that answers a send. It allocates
-// nothing if dst has room.
+// nothing if dst has room. StoredAnswers is quicker.
 func AppendSendResponse(dst []byte, s Serialize, opaque int32, code ResponseCode, r *SendResponse) []byte {
-	if s == JSON && code == Success && len(r.BatchOffsets) == 0 {
-		return appendStoredJSON(dst, opaque, r)
-	}
 	w := beginResponse(dst, s, code, opaque, r.Remark)
 	w.text("MSG_REGION", DefaultRegion)
 	w.text("TRACE_ON", "true")
@@ -45,27 +42,6 @@ func AppendSendResponse(dst []byte, s Serialize, opaque int32, code ResponseCode
 	if len(r.TransactionID) > 0 {
 		w.bytes("transactionId", r.TransactionID)
 	}
-	return w.end(opaque, r.Remark, 0)
-}
-
-// storedHead is the beginning of the answer to nearly every send.
-const storedHead = `{"code":0,"extFields":{"MSG_REGION":"` + DefaultRegion + `","TRACE_ON":"true","msgId":"`
-
-// appendStoredJSON is AppendSendResponse for the one answer that must be quick: stored, one message, JSON.
-func appendStoredJSON(dst []byte, opaque int32, r *SendResponse) []byte {
-	start := len(dst)
-	dst = append(beginFrame(dst), storedHead...)
-	dst = AppendMessageID(dst, r.StoreHost, r.PhysicalOffset)
-	dst = append(dst, `","queueId":"`...)
-	dst = strconv.AppendInt(dst, int64(r.QueueID), 10)
-	dst = append(dst, `","queueOffset":"`...)
-	dst = strconv.AppendInt(dst, r.QueueOffset, 10)
-	dst = append(dst, '"')
-	if len(r.TransactionID) > 0 {
-		dst = append(dst, `,"transactionId":`...)
-		dst = appendJSONString(dst, r.TransactionID)
-	}
-	w := responseWriter{dst: dst, start: start}
 	return w.end(opaque, r.Remark, 0)
 }
 

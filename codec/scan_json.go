@@ -281,20 +281,24 @@ func appendUnescaped(dst, raw []byte) []byte {
 		if len(raw) < 2 {
 			return append(dst, raw...)
 		}
-		n := 2
-		switch {
-		case raw[1] != 'u':
-			dst = append(dst, simpleEscape(raw[1]))
-		case len(raw) >= 6 && raw[2] == '0' && raw[3] == '0' && raw[4] < '8' && isDecimal(raw[4]) && isDecimal(raw[5]):
+		if raw[1] == 'u' && len(raw) >= 6 && raw[2] == '0' && raw[3] == '0' && raw[4] < '8' && isDecimal(raw[4]) && isDecimal(raw[5]) {
 			dst = append(dst, (raw[4]-'0')<<4|(raw[5]-'0')) // a control character, such as those between properties
-			n = 6
-		default:
-			var r rune
-			r, n = unicodeEscape(raw)
-			dst = utf8.AppendRune(dst, r)
+			raw = raw[6:]
+			continue
 		}
+		n := 0
+		dst, n = appendEscape(dst, raw)
 		raw = raw[n:]
 	}
+}
+
+// appendEscape appends what the escape means that raw, of at least two bytes, begins with, and tells how many bytes it took.
+func appendEscape(dst, raw []byte) ([]byte, int) {
+	if raw[1] != 'u' {
+		return append(dst, simpleEscape(raw[1])), 2
+	}
+	r, n := unicodeEscape(raw)
+	return utf8.AppendRune(dst, r), n
 }
 
 // moveRun moves the bytes before the first backslash from raw to dst, which has room for them and 8 more: whole words are copied,
@@ -383,6 +387,46 @@ func hexDigit(c byte) int {
 		return int(c-'A') + 10
 	}
 	return -1
+}
+
+// number reads a number of digits alone that fits 63 bits. The span lies in header.
+func (s span) number(header []byte) (int64, bool) {
+	b := header[:s.to]
+	n := s.to - s.from
+	if n <= 8 && len(b) >= 8 {
+		high, ok := eightDigits(leadingZeros(word(b[len(b)-8:]), n))
+		return int64(high), ok && n > 0
+	}
+	if n < 8 || n > 16 {
+		return parseDigits(b[s.from:])
+	}
+	low, lowOK := eightDigits(word(b[len(b)-8:]))
+	high, highOK := eightDigits(leadingZeros(word(b[s.from:])<<(8*(16-n)), n-8))
+	return int64(high*1e8 + low), lowOK && highOK
+}
+
+// leadingZeros makes all but the last n of the eight bytes of w the digit zero.
+func leadingZeros(w uint64, n uint32) uint64 {
+	keep := ^uint64(0) << (8 * (8 - n))
+	return w&keep | ones*'0'&^keep
+}
+
+// eightDigits is the number that eight decimal digits make, the first of them in the lowest byte.
+func eightDigits(w uint64) (n uint64, ok bool) {
+	const high = ones * 0xF0
+	ok = w&high == ones*'0' && (w+ones*6)&high == ones*'0'
+	w -= ones * '0'
+	w = w*10 + w>>8 // pairs, in every other byte
+	w = ((w&0x000000FF000000FF)*(100+1000000<<32) + (w>>16&0x000000FF000000FF)*(1+10000<<32)) >> 32
+	return w, ok
+}
+
+// parseDigits is parseInt for digits alone.
+func parseDigits(b []byte) (int64, bool) {
+	if digits(b) != len(b) {
+		return 0, false
+	}
+	return parseInt(b, 64)
 }
 
 // plainNumber reads a number of 31 bits that is digits alone.

@@ -4,9 +4,9 @@ import "fmt"
 
 // SendHeader is the header of a send: codes 10 (long names), 310 and 320
 // (one-letter names), in both header forms. Decode allocates nothing once the
-// value is warm; use one per loop. Slices alias the frame, or the value's own
-// scratch where JSON escapes had to be resolved, so they live until the frame
-// dies or the next Decode, whichever is first.
+// value is warm; use one per loop. Slices alias the frame, or where JSON escapes
+// had to be resolved the value's own scratch or the View, so they live until the
+// frame dies, the View reads another one, or the next Decode, whichever is first.
 type SendHeader struct {
 	ProducerGroup, Topic, DefaultTopic, Properties []byte
 	DefaultTopicQueueNums                          int32
@@ -17,6 +17,7 @@ type SendHeader struct {
 	BornTimestamp                                  int64 // ms since 1970
 	UnitMode, Batch                                bool  // Batch is always true for code 320
 	HasProperties                                  bool  // the field was there, be it empty
+	Marks                                          Marks // of Properties
 
 	scratch []byte
 }
@@ -25,8 +26,23 @@ type SendHeader struct {
 // what else is absent is zero, or as the field's comment says. Errors are
 // ErrField, with the field's name and value.
 func (h *SendHeader) Decode(v *View) error {
+	if v.shaped && v.shape.send.known && v.Code == v.shape.code && h.decodeLike(v) {
+		return nil
+	}
+	return h.decodeFields(v)
+}
+
+// shortNames says which sends have fields with names of one letter.
+func shortNames(code RequestCode) bool {
+	return code == ReqSendMessageV2 || code == ReqSendBatchMessage || code == ReqSendReplyMessageV2
+}
+
+func isSend(code RequestCode) bool { return code == ReqSendMessage || shortNames(code) }
+
+// decodeFields is Decode for a header of any shape.
+func (h *SendHeader) decodeFields(v *View) error {
 	*h = SendHeader{MaxReconsumeTimes: -1, Batch: v.Code == ReqSendBatchMessage, scratch: roomFor(h.scratch, v.ext)}
-	short := v.Code == ReqSendMessageV2 || v.Code == ReqSendBatchMessage || v.Code == ReqSendReplyMessageV2
+	short := shortNames(v.Code)
 	if v.count >= 0 {
 		for i := range v.index[:v.count] {
 			name, value := v.index[i].tokens(v.header)
@@ -43,6 +59,7 @@ func (h *SendHeader) Decode(v *View) error {
 	if len(h.Topic) == 0 {
 		return missing("topic")
 	}
+	h.Marks = ReadMarks(h.Properties)
 	return nil
 }
 

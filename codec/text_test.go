@@ -34,6 +34,23 @@ func TestPropertiesTextIsReadAsJavaReadsIt(t *testing.T) {
 	require.False(t, ok)
 }
 
+func TestMarksAreWhatThePropertiesAskFor(t *testing.T) {
+	for text, want := range map[string]Marks{
+		"": {}, "A\x011\x02": {}, "WAIT\x01true\x02": {}, "WAIT\x01false\x02": {NoWait: true}, "WAIT\x01false\x02WAIT\x01true\x02": {},
+		"DELAY\x010\x02": {}, "DELAY\x013": {Delayed: true}, "TIMER_DELAY_SEC\x011": {Delayed: true}, "TIMER_DELAY_MS\x011": {Delayed: true},
+		"TIMER_DELIVER_MS\x010": {Delayed: true}, "TRAN_MSG\x01true\x02": {Transaction: true}, "TRAN_MSG\x01false\x02": {},
+		"UNIQ_KEY\x01a\x02KEYS\x01k\x02UNIQ_KEY\x01b": {UniqueKey: []byte("b")}, "UNIQ_KEY\x01\x02": {},
+	} {
+		require.Equal(t, want, ReadMarks([]byte(text)), "%q", text)
+	}
+}
+
+func TestPropertiesAreOpenUntilTheLastPairHasItsEnd(t *testing.T) {
+	require.False(t, OpenProperties(nil))
+	require.True(t, OpenProperties([]byte("a\x011")))
+	require.False(t, OpenProperties([]byte("a\x011\x02")))
+}
+
 func TestEachPropertyStopsWhenToldTo(t *testing.T) {
 	calls := 0
 	EachProperty([]byte("a\x011\x02b\x012"), func(_, _ []byte) bool { calls++; return false })

@@ -23,10 +23,10 @@ type View struct {
 	index  [indexedFields]field
 	count  int // -1: more than the index takes, scan ext again
 
-	shape   shape // of JSON headers
-	shaped  bool  // the fields above are those of shape
-	lastLen int   // of the header before
-	extSpan span  // of a header read in the usual way
+	shape   shape
+	shaped  bool // the fields above are those of shape
+	lastLen int  // of the header before
+	extSpan span // of a header read in the usual way
 }
 
 // indexedFields is enough for a send with everything a client may add.
@@ -60,7 +60,7 @@ func (v *View) Parse(frame []byte) error {
 		return err
 	}
 	v.Serialize, v.Body, v.header = s, body, header
-	if s == JSON && v.parseLike(header) {
+	if s == v.shape.form && v.parseLike(header) {
 		return nil
 	}
 	v.Code, v.Version, v.Opaque, v.Flag, v.Language = 0, 0, 0, 0, LanguageJava
@@ -408,6 +408,10 @@ func (v *View) parseBinary(header []byte) error {
 		return fmt.Errorf("%w: packed header, %d bytes after extFields", ErrFrame, len(rest))
 	}
 	v.ext = ext
+	if len(ext) > 0 && len(remark) == 0 {
+		v.extSpan = span{uint32(len(header) - len(ext)), uint32(len(header))}
+		v.learn(header, span{})
+	}
 	return nil
 }
 
