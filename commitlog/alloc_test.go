@@ -15,7 +15,10 @@ func TestAppendReadAndDispatchDoNotAllocate(t *testing.T) {
 	s := openTest(t, bigOptions(t))
 	var l []*Append
 	for i := range 16 {
-		l = append(l, item(s, message{topic: "T", queue: int32(i % 4), body: strings.Repeat("x", 100), tag: "TagA"}))
+		m := message{topic: "T", queue: int32(i % 4), body: strings.Repeat("x", 100), tag: "TagA"}
+		if l = append(l, item(s, m)); i%2 == 0 {
+			noted(l[i], m)
+		}
 	}
 	hook := countingHook{new(int)}
 	s.Append(l, hook)

@@ -17,6 +17,10 @@ type Append struct {
 	Queue *Queue
 	// Count is the number of records in Bytes; 0 means 1.
 	Count int
+	// TagsKnown says that Bytes is one record as codec.Record.Append makes it, with the topic and number of Queue, and that TagsCode is
+	// codec.TagsCode of its tag, 0 if it has none: the dispatcher then does not read it in the log. Batches and what is delayed it reads anyway.
+	TagsKnown bool
+	TagsCode  int64
 	// Tag belongs to the caller.
 	Tag uint64
 
@@ -54,6 +58,7 @@ func (s *Store) Append(batch []*Append, hook Hook) {
 		}
 	}
 	end := s.end
+	s.notes.post()
 	s.written.Store(end)
 	s.times.add(time.Since(s.born) - began)
 	s.mu.Unlock()
@@ -133,6 +138,7 @@ func (s *Store) appendOne(a *Append, hook Hook) {
 	a.Offset, a.End = pos, pos+int64(len(a.Bytes))
 	a.store(mem[:len(a.Bytes)])
 	s.end = a.End
+	s.noteFor(a)
 	if hook != nil {
 		hook.Appended(a)
 	}

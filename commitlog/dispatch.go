@@ -14,10 +14,12 @@ import (
 
 const (
 	roundRecords    = 4096    // records placed before their units are written
-	stretchRecords  = 128     // records placed before others get the processor, some 30 µs
+	stretchRecords  = 32      // records read before a look at the clock
+	stretchNotes    = 256     // records placed by their notes, likewise
 	roundBytes      = 8 << 20 // log bytes, likewise
 	roundUnits      = 8 << 20 // bytes of units, likewise; a single record's may be more
 	keepPending     = 64 << 10
+	stretchTime     = 50 * time.Microsecond // after which others get the processor
 	dispatchRetry   = 100 * time.Millisecond
 	scheduleTopic   = "SCHEDULE_TOPIC_XXXX"
 	unknownLevelLag = time.Second
@@ -181,28 +183,68 @@ func (d *dispatcher) collect(limit int64) (stop bool, err error) {
 		return false, nil
 	}
 	d.pending = 0
-	from := d.pos
+	from, began := d.pos, time.Now()
 	for n := 0; n < roundRecords && d.hasRoom(from); {
-		if n > 0 && !d.recover {
-			giveWay()
-		}
-		g := d.s.segs.pin(d.pos)
-		if g == nil {
-			return true, nil
-		}
-		mem, err := g.bytes()
-		if err != nil {
-			g.unpin()
+		k, stopped, err := d.stretch(limit, from, roundRecords-n)
+		if stopped || err != nil {
 			return true, err
 		}
-		k, stopped := d.collectSegment(g, mem, min(limit, g.end()), from, min(stretchRecords, roundRecords-n))
-		g.unpin()
 		n += k
-		if stopped {
-			return true, nil
+		if !d.recover && time.Since(began) >= stretchTime {
+			giveWay()
+			began = time.Now()
 		}
 	}
 	return false, nil
+}
+
+// stretch places some records, most of them at most: by what was noted of them, or else by reading them.
+func (d *dispatcher) stretch(limit, from int64, most int) (n int, stop bool, err error) {
+	if n = d.takeNotes(limit, from, min(stretchNotes, most)); n > 0 {
+		return n, false, nil
+	}
+	g := d.s.segs.pin(d.pos)
+	if g == nil {
+		return 0, true, nil
+	}
+	defer g.unpin()
+	mem, err := g.bytes()
+	if err != nil {
+		return 0, true, err
+	}
+	n, stop = d.collectSegment(g, mem, min(limit, g.end()), from, min(stretchRecords, most))
+	return n, stop, nil
+}
+
+// takeNotes places the records from the dispatcher's position on that have notes.
+func (d *dispatcher) takeNotes(limit, from int64, most int) (n int) {
+	notes := &d.s.notes
+	for n < most && d.hasRoom(from) {
+		t := notes.at(d.pos)
+		if t == nil || t.end() > limit {
+			break
+		}
+		notes.next++ // it is used, or of no use
+		if !d.placeNoted(t) {
+			break
+		}
+		d.last = lastRecord{start: t.pos, end: t.end(), storeTime: t.storeTime}
+		d.pos = t.end()
+		n++
+	}
+	notes.release()
+	return n
+}
+
+// placeNoted puts a unit among the pending ones of its queue, if that is all that there is to do.
+func (d *dispatcher) placeNoted(t *note) bool {
+	q := t.queue
+	if t.number != q.end() || t.pos < q.floor || q.dead.Load() {
+		return false
+	}
+	d.touch(q)
+	d.push(q, Unit{Offset: t.pos, Size: t.size, TagsCode: int64(t.tag)})
+	return true
 }
 
 // hasRoom tells whether a round that began at from may go on.
@@ -215,6 +257,9 @@ func (d *dispatcher) collectSegment(g *segment, mem []byte, limit, from int64, m
 	for n < most && d.hasRoom(from) && d.pos < g.end() {
 		if d.pos >= limit {
 			return n, true
+		}
+		if n > 0 && d.s.notes.at(d.pos) != nil {
+			return n, false
 		}
 		switch d.e.inspect(mem[d.pos-g.base:limit-g.base], d.pos, g.end()-d.pos, full) {
 		case findRecord:
@@ -322,22 +367,32 @@ func (d *dispatcher) unit(e *entry) Unit {
 
 // put adds a unit to a queue's pending ones, with filler before it if it does not follow the last one.
 func (d *dispatcher) put(q *Queue, n int64, u Unit) {
-	begins, next, was := q.begins(), q.end(), len(q.pending)
+	begins, next := q.begins(), q.end()
 	q.leapt = begins || n > next
 	if q.leapFrom = next; begins {
 		q.leapFrom = -1
 	}
 	q.stray = Unit{}
-	if was == 0 {
-		q.from = next
-		d.touched = append(d.touched, q)
-	}
+	d.touch(q)
 	if n > next {
 		d.fill(q, next, n)
 	}
+	d.push(q, u)
+}
+
+// touch notes that a queue is about to get units.
+func (d *dispatcher) touch(q *Queue) {
+	if len(q.pending) == 0 {
+		q.from = q.max.Load()
+		d.touched = append(d.touched, q)
+	}
+}
+
+// push puts a unit behind the last one of a touched queue.
+func (d *dispatcher) push(q *Queue, u Unit) {
 	q.tag = u.TagsCode
 	q.pending = u.append(q.pending)
-	d.pending += len(q.pending) - was
+	d.pending += UnitSize
 }
 
 // reconsider, during recovery, takes back the last unit of a queue if its number is wrong, going by the records behind it: a
@@ -437,7 +492,7 @@ func (d *dispatcher) fill(q *Queue, next, n int64) {
 		}
 	}
 	for ; next < n; next++ {
-		q.pending = Unit{Size: fillerSize}.append(q.pending)
+		d.push(q, Unit{Size: fillerSize})
 	}
 }
 

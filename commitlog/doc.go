@@ -14,7 +14,8 @@
 //
 //   - the allocator creates, allocates and maps the next segment before it is needed;
 //   - the preparer keeps a window of pages behind the log's end in memory and mapped, so that appends do not fault;
-//   - the dispatcher, the only writer of consume queues, walks the records below the visible end and writes their units;
+//   - the dispatcher, the only writer of consume queues, walks the records below the visible end and writes their units; what an append section
+//     has noted of a record it need not read;
 //   - the log flusher makes segments durable and moves the flushed watermark;
 //   - the queue flusher makes consume queues durable and writes the checkpoint, which only ever describes durable data; it
 //     also unmaps older segments that have not been used for a while.

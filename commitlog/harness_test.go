@@ -112,6 +112,12 @@ func item(s *Store, m message) *Append {
 	return a
 }
 
+// noted says of an item what a caller may say who has just encoded its message.
+func noted(a *Append, m message) *Append {
+	a.TagsKnown, a.TagsCode = true, codec.TagsCode([]byte(m.tag))
+	return a
+}
+
 func putMany(t testing.TB, s *Store, topic string, n int) []*Append {
 	t.Helper()
 	var l []*Append

@@ -79,6 +79,9 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 						body: strings.Repeat("b", rapid.IntRange(0, 1500).Draw(rt, "size")), sys: rapid.SampledFrom([]int32{0, 0, 0, 4, 8, 12}).Draw(rt, "type"),
 					}
 					l = append(l, item(s, msg))
+					if rapid.Bool().Draw(rt, "noted") {
+						noted(l[len(l)-1], msg)
+					}
 				}
 				s.Append(l, nil)
 				for _, a := range l {
@@ -149,8 +152,8 @@ func TestReadersRunBesideEverything(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			for i := range 300 {
-				a := item(s, message{topic: "T", queue: int32(i % 3), body: strings.Repeat("c", i)})
-				s.Append([]*Append{a}, nil)
+				m := message{topic: "T", queue: int32(i % 3), body: strings.Repeat("c", i)}
+				s.Append([]*Append{noted(item(s, m), m)}, nil)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -37,9 +38,13 @@ func (u *Unit) decode(b []byte) {
 }
 
 func (u Unit) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(b, uint64(u.Offset))
-	b = binary.BigEndian.AppendUint32(b, uint32(u.Size))
-	return binary.BigEndian.AppendUint64(b, uint64(u.TagsCode))
+	at := len(b)
+	b = slices.Grow(b, UnitSize)[:at+UnitSize]
+	unit := (*[UnitSize]byte)(b[at:])
+	binary.BigEndian.PutUint64(unit[:], uint64(u.Offset))
+	binary.BigEndian.PutUint32(unit[8:], uint32(u.Size))
+	binary.BigEndian.PutUint64(unit[12:], uint64(u.TagsCode))
+	return b
 }
 
 // Queue is a handle of one topic's queue. It stays usable until the topic is deleted; after that it reads as empty.

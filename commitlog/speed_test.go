@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ func bigOptions(t testing.TB) Options {
 
 func benchItems(s *Store, n, size int) (l []*Append) {
 	for i := range n {
-		l = append(l, item(s, message{topic: "T", queue: int32(i % 4), body: strings.Repeat("x", size), tag: "TagA"}))
+		m := message{topic: "T", queue: int32(i % 4), body: strings.Repeat("x", size), tag: "TagA"}
+		l = append(l, noted(item(s, m), m))
 	}
 	return l
 }
@@ -108,29 +110,52 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-func BenchmarkDispatch(b *testing.B) {
-	s := openTest(b, bigOptions(b))
-	s.SetVisible(func() int64 { return 0 })
-	l := benchItems(s, 64, 128)
-	for range 1000 {
-		s.Append(l, nil)
+// threadTime is what this thread has used so far; the goroutine is bound to it.
+func threadTime(b *testing.B) time.Duration {
+	var r unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_THREAD, &r))
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// BenchmarkAppendAndDispatch is what a turn's messages cost the appending and the dispatching thread, apart: the dispatcher goes by notes, reads the log, or
+// reads it with all checks, as a slave does.
+func BenchmarkAppendAndDispatch(b *testing.B) {
+	for _, how := range []string{"notes", "log", "slave"} {
+		b.Run(how, func(b *testing.B) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			s := openTest(b, bigOptions(b))
+			s.SetVisible(func() int64 { return 0 })
+			const sections = 100
+			var l []*Append
+			var appends, dispatch time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				if l == nil || s.End() > 48<<20 {
+					require.NoError(b, s.Reset())
+					l = benchItems(s, 64, 128)
+				}
+				began := threadTime(b)
+				for range sections {
+					s.Append(l, nil)
+				}
+				appended := threadTime(b)
+				if how != "notes" {
+					s.quiesce()
+					s.slave.Store(how == "slave")
+					s.resume()
+				}
+				for more := true; more; {
+					more, _ = s.dispatch.round(s.End())
+				}
+				appends, dispatch = appends+appended-began, dispatch+threadTime(b)-appended
+				s.slave.Store(false)
+			}
+			messages := float64(b.N * sections * len(l))
+			b.ReportMetric(float64(appends.Nanoseconds())/messages, "append-ns/message")
+			b.ReportMetric(float64(dispatch.Nanoseconds())/messages, "dispatch-ns/message")
+		})
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		s.quiesce()
-		s.dispatch.reset(0, lastRecord{})
-		s.dispatched.Store(0)
-		for _, q := range s.Queues() {
-			q.max.Store(0)
-		}
-		s.resume()
-		b.StartTimer()
-		for more := true; more; {
-			more, _ = s.dispatch.round(s.End())
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*64000), "ns/message")
 }
 
 func BenchmarkRead(b *testing.B) {

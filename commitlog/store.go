@@ -32,6 +32,7 @@ type Store struct {
 	activeMem []byte     // its writable mapping; nil if it has none yet
 	end       int64
 	storeTime int64      // of the last record, ms
+	notes     notes      // of what was appended, for the dispatcher
 	times     timeCounts // of append sections
 	born      time.Time  // what they are measured from
 
@@ -88,6 +89,7 @@ func newStore(o Options) *Store {
 		queues: newQueueTable(), files: newFileCache(o.FS, openQueueFiles), dirty: newDirtySet(),
 	}
 	s.segs.size = o.SegmentSize
+	s.notes.ring = make([]note, noteRing)
 	s.slave.Store(o.Slave)
 	s.window, s.dispatch, s.flush, s.keep = newWindow(s), newDispatcher(s), newFlusher(s), newKeeper(s)
 	return s
@@ -197,11 +199,13 @@ func (s *Store) abandon() {
 	}
 }
 
-// quiesce stops appends, dispatch and flushes until resume. It is the order in which these locks are taken.
+// quiesce stops appends, dispatch and flushes until resume. It is the order in which these locks are taken. What was noted for the
+// dispatcher counts no more.
 func (s *Store) quiesce() {
 	s.dispatch.mu.Lock()
 	s.flush.mu.Lock()
 	s.mu.Lock()
+	s.notes.drop()
 }
 
 func (s *Store) resume() {

@@ -284,6 +284,7 @@ func (s *Store) DeleteTopic(topic string) error {
 		s.mu.Unlock()
 		return ErrClosed
 	}
+	s.notes.drop()
 	gone := s.queues.removeTopic(topic, s.end)
 	for _, q := range gone {
 		q.dead.Store(true)
