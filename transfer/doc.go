@@ -28,6 +28,9 @@
 // packet wakes the thread that takes it in. Close ends all of them and waits. A Ring has none: it drains on the goroutines
 // that call it, one at a time, and none ever waits for another.
 //
+// A slave more than 16 MiB behind is served apart, on a thread that every other one goes before, while its writer waits; where that
+// starves it, as ordinary work for a while. While it sends, such a thread holds the session's lock, which all others only try.
+//
 // All exported methods are safe from any goroutine, but for [Ring.Put] (one at a time, in order) and what is to be set before
 // traffic ([Ring.Configure], [Ring.OnDrained]). Waiters are called with the drain held and must not block. Calls of a [Peer]
 // come one at a time.

@@ -15,7 +15,8 @@ import (
 )
 
 // session is one connection on the HA port. The event loop owns its reading side and its life. The sending side belongs
-// to whoever holds mu: its writer goroutine, or an appender that finds it free and sends a few bytes itself.
+// to whoever holds mu: its writer goroutine, the thread apart that this one waits for, or an appender that finds it free and sends a few
+// bytes itself.
 type session struct {
 	id     rules.SessionID
 	m      *Master
@@ -35,7 +36,7 @@ type session struct {
 
 	asked atomic.Bool // somebody had bytes to send and found mu taken: who holds it looks again
 
-	mu      sync.Mutex // the sending side
+	mu      sync.Mutex // the sending side; but for the writer, tried only: a thread that has to wait for all others may hold it
 	fd      int        // the socket, a descriptor of its own
 	ready   bool       // the first offset is known
 	ended   bool       // nothing may be sent any more
@@ -45,6 +46,7 @@ type session struct {
 	ahead   int64   // up to where the disk was asked to read
 	out     frame
 	limiter *rate.Limiter
+	far     far // the writer only
 
 	// Written by the sender, read by anybody.
 	sentFrom atomic.Int64
@@ -186,33 +188,41 @@ func (s *session) untilBeat() time.Duration {
 	return max(s.m.o.HeartbeatInterval-silent, time.Millisecond)
 }
 
-// catchUp sends frames until the slave has all there is, waiting for the socket wherever it must.
+// catchUp sends frames until the slave has all there is, waiting for the socket wherever it must. Far behind, it is served apart.
 func (s *session) catchUp() error {
 	for {
-		s.mu.Lock()
-		s.asked.Store(false)
-		err := s.sendAll()
-		s.mu.Unlock()
-		if err != nil || !s.asked.Load() {
+		all, err := s.send(s.isNear)
+		if err == nil && !all {
+			err = apart(s.sendFar)
+		}
+		if err != nil || all && !s.asked.Load() {
 			return err
 		}
 	}
 }
 
-// sendAll needs mu.
-func (s *session) sendAll() error {
+// send sends frames until the slave has all there is, which is true, or until goesOn says no, which is asked before each frame and
+// told how many bytes the slave lags.
+func (s *session) send(goesOn func(lag int64) bool) (all bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked.Store(false)
 	for s.ready {
 		if !s.out.pending() {
-			if sent, err := s.nextFrame(); err != nil || !sent {
-				return err
+			lag := s.m.store.End() - s.next
+			if !goesOn(lag) {
+				return false, nil
+			}
+			if sent, err := s.nextFrame(lag); err != nil || !sent {
+				return true, err
 			}
 		}
 		if err := s.pushAll(); err != nil {
-			return err
+			return false, err
 		}
 		s.lastSend.Store(s.m.nowMs())
 	}
-	return nil
+	return true, nil
 }
 
 // pushAll sends the frame under way to its last byte. It needs mu.
@@ -240,9 +250,9 @@ func awaitRoom(fd int) error {
 	}
 }
 
-// nextFrame begins the next frame. false means that there is nothing to say.
-func (s *session) nextFrame() (bool, error) {
-	if lag := s.m.store.End() - s.next; lag > 0 {
+// nextFrame begins the next frame for a slave that lags by so many bytes. false means that there is nothing to say.
+func (s *session) nextFrame(lag int64) (bool, error) {
+	if lag > 0 {
 		return true, s.prepareLagging(lag)
 	}
 	s.level.Store(true)

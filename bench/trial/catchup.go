@@ -138,6 +138,9 @@ func (o CatchupOptions) round(ctx context.Context, p *pair, n int) (run catchupR
 			}
 			run.cold.kept = max(run.cold.kept, kept)
 		}
+		if err := o.warm(ctx, o.Bytes); err != nil {
+			return run, err
+		}
 		if err := steps[(i+n)%len(steps)](); err != nil {
 			return run, err
 		}
