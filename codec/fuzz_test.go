@@ -114,9 +114,10 @@ func FuzzSendHeader(f *testing.F) {
 // FuzzSendsOneAfterTheOther has a view that knows the first header read the second and then the first again.
 func FuzzSendsOneAfterTheOther(f *testing.F) {
 	for _, a := range knownHeaders {
-		others := []string{a, strings.NewReplacer("0", "1", "7", "8").Replace(a), strings.Replace(a, `"e":"1"`, `"e":"z"`, 1)}
+		others := []string{a, strings.Replace(a, `\u0002`, `\u00zz`, 1), strings.NewReplacer("0", "1", "7", "8").Replace(a), strings.Replace(a, `"e":"1"`, `"e":"z"`, 1)}
 		for _, b := range others {
 			f.Add([]byte(a), []byte(b), false)
+			f.Add([]byte(b), []byte(a), false)
 			f.Add([]byte(packedHeader(f, a)), []byte(packedHeader(f, b)), true)
 		}
 	}

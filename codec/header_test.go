@@ -661,6 +661,31 @@ func TestWhatAsksSomethingOfTheBrokerIsNeverReadByPlaces(t *testing.T) {
 	}
 }
 
+// TestAHeaderWithABrokenEscapeIsNoPatternForGoodOnes: the same bytes may be text in the one and a separator of properties in the others,
+// which may come from another client.
+func TestAHeaderWithABrokenEscapeIsNoPatternForGoodOnes(t *testing.T) {
+	header := func(props string) string {
+		return `{"code":310,"extFields":{"b":"T","e":"1","i":"` + props + `"},"flag":0,"language":"GO","opaque":7,"serializeTypeCurrentRPC":"JSON","version":513}`
+	}
+	good := header(`KEYS\u0001k\u0002DELAY\u00013\u0002`)
+	for _, bad := range []string{
+		header(`KEYS\u0001k\u00zzDELAY\u00zz3\u0002`),
+		header(`KEYS\u0001k\ud8x2DELAY\u,0013\u0002`),
+		header(`KEYS\u0001k\x0002DELAY\x00013\u0002`),
+		header(`KEYS\u0001k\u0002DELAY\u00013` + "\\u\x11\x12\x13\x14"),
+	} {
+		var v View
+		var h SendHeader
+		for range 3 {
+			requireReadAlike(t, &v, &h, frameOf(JSON, bad, ""))
+		}
+		for range 3 {
+			requireReadAlike(t, &v, &h, frameOf(JSON, good, ""))
+		}
+		require.True(t, h.Marks.Delayed)
+	}
+}
+
 func TestAFrameOfAnotherFormIsNotReadByTheShapeOfTheOneBefore(t *testing.T) {
 	var v View
 	var h SendHeader

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 )
@@ -131,7 +132,7 @@ func (v *View) learn(header []byte, opaque span) {
 		p.rest--
 		return
 	}
-	if v.count < 0 || len(header) != v.lastLen || len(header) > shapeLimit {
+	if v.count < 0 || len(header) != v.lastLen || len(header) > shapeLimit || v.Serialize == JSON && !wholeEscapes(header) {
 		v.lastLen = len(header)
 		return
 	}
@@ -152,6 +153,27 @@ func (v *View) learn(header []byte, opaque span) {
 	p.ext = v.extSpan
 	p.learnSend(v)
 	v.shaped = true
+}
+
+// wholeEscapes tells whether each escape is one that JSON knows. What stands behind any other one is text here, which in another header
+// may be an escape.
+func wholeEscapes(header []byte) bool {
+	for {
+		i := bytes.IndexByte(header, '\\')
+		switch {
+		case i < 0:
+			return true
+		case i+1 == len(header):
+			return false
+		case bytes.IndexByte([]byte(`"\/bfnrt`), header[i+1]) >= 0:
+			header = header[i+2:]
+		default:
+			if _, ok := hex4(header[i:]); !ok {
+				return false
+			}
+			header = header[i+6:]
+		}
+	}
 }
 
 func (p *shape) loosen(s span) {

@@ -8,7 +8,8 @@ import (
 
 // Where there are more slaves than a write waits for, what is appended goes at once to as many of them as it waits for, one if for none: to
 // those that lack most, so that they take turns. The others get it together with a later turn's bytes, or a little later.
-// So a slave more costs the bytes it is sent, and not a wake-up and a report for each turn of the loop.
+// So a slave more costs the bytes it is sent, and not a wake-up and a report for each turn of the loop. What comes so rarely that nothing could be
+// joined goes to all at once.
 //
 // Only quick slaves take turns: a producer must not wait for a distant one, or one that hangs, because another one was asked before.
 
@@ -67,7 +68,11 @@ func (m *Master) feed(sessions []*session, need int) {
 // feedQuick needs feeding.
 func (m *Master) feedQuick(sessions []*session, need int) {
 	end, now := m.store.End(), m.ring.now()
-	limit := quick(sessions, now, m.o.FeedSlack)
+	if m.isAlone(end, now) {
+		offerLacking(sessions, end)
+		return
+	}
+	limit := quick(sessions, need, now, m.o.FeedSlack)
 	have := 0
 	for _, s := range sessions {
 		if s.promised.Load() >= end && s.pulse.delay(now) <= limit {
@@ -92,24 +97,40 @@ func (m *Master) feedQuick(sessions []*session, need int) {
 	}
 }
 
-// quick is the delay, in ns, up to which a slave is not slow.
-func quick(sessions []*session, now int64, slack time.Duration) int64 {
-	best := int64(math.MaxInt64)
-	for _, s := range sessions {
-		if d := s.pulse.delay(now); d > 0 && s.follows.Load() {
-			best = min(best, d)
+// isAlone tells whether nothing was appended for so long before what is new that the others' share could not be joined to a later turn's.
+// It needs feeding.
+func (m *Master) isAlone(end, now int64) bool {
+	if end <= m.fedEnd {
+		return false
+	}
+	alone := now-m.fedAt > int64(m.o.FeedPace)
+	m.fedEnd, m.fedAt = end, now
+	return alone
+}
+
+// quick is the delay, in ns, up to which a slave is not slow, by the slowest one of the need quickest, for which a write has to wait anyway.
+func quick(sessions []*session, need int, now int64, slack time.Duration) int64 {
+	slowest, at := int64(0), -1
+	for range need {
+		next, nextAt := int64(math.MaxInt64), -1
+		for i, s := range sessions {
+			d := s.pulse.delay(now)
+			if d > 0 && s.follows.Load() && d < next && (d > slowest || d == slowest && i > at) {
+				next, nextAt = d, i
+			}
 		}
+		if nextAt < 0 { // not so many are known
+			return next
+		}
+		slowest, at = next, nextAt
 	}
-	if best == math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return slowBy*best + int64(slack)
+	return slowBy*slowest + int64(slack)
 }
 
 // mostLacking is the quick slave that lacks most and can be sent it, nil if there is none.
 func mostLacking(sessions []*session, end, now, limit int64) (most *session) {
 	for _, s := range sessions {
-		if !s.lacks(end) || s.pulse.delay(now) > limit || s.gathers() {
+		if !s.lacks(end) || s.pulse.delay(now) > limit {
 			continue
 		}
 		if most == nil || s.promised.Load() < most.promised.Load() {
@@ -128,9 +149,18 @@ func anyLacks(sessions []*session, end int64) bool {
 	return false
 }
 
-// lacks tells whether the slave lacks bytes of a log that ends at end. What one far behind lacks is its writer's business alone.
+func offerLacking(sessions []*session, end int64) {
+	for _, s := range sessions {
+		if s.lacks(end) {
+			s.offer()
+		}
+	}
+}
+
+// lacks tells whether the slave lacks bytes of a log that ends at end, and may be sent them. What one far behind lacks is its writer's
+// business alone, and what gathers is that of the next report.
 func (s *session) lacks(end int64) bool {
-	return s.promised.Load() < end && s.level.Load() && s.follows.Load()
+	return s.promised.Load() < end && s.level.Load() && s.follows.Load() && !s.gathers()
 }
 
 // feedOthers is the goroutine that brings slaves what they have lacked for a while. It sleeps while none lacks anything.
@@ -138,12 +168,8 @@ func (m *Master) feedOthers() {
 	timer := time.NewTimer(m.o.FeedPace)
 	defer timer.Stop()
 	for m.await(timer) {
-		sessions := *m.sessions.Load()
-		if len(sessions) <= m.needed() {
-			continue // each gets all at once
-		}
 		end := m.store.End()
-		for _, s := range sessions {
+		for _, s := range *m.sessions.Load() {
 			if promised := s.promised.Load(); promised != s.seen {
 				s.seen = promised // it has had its turn since
 			} else if s.lacks(end) {

@@ -100,7 +100,7 @@ func TestSlavesThatHadNoTurnGetTheirBytesSoon(t *testing.T) {
 	put(t, store, 10)
 	start := store.End()
 	o := quiet()
-	o.Sync, o.FeedPace, o.InFlight = true, time.Millisecond, 100
+	o.Sync, o.FeedPace, o.InFlight = true, 100*time.Millisecond, 100
 	m := startMaster(t, o, store)
 	slaves := levelSlaves(t, m, 3)
 	for range 5 {
@@ -117,7 +117,7 @@ func TestASlaveThatHangsIsPassedOver(t *testing.T) {
 	store := masterStore(t)
 	put(t, store, 10)
 	o := quiet()
-	o.Sync, o.FeedPace, o.InFlight = true, 20*time.Millisecond, 100
+	o.Sync, o.FeedPace, o.InFlight = true, 300*time.Millisecond, 100
 	m := startMaster(t, o, store)
 	slaves := levelSlaves(t, m, 2)
 	a := send(t, m, 100)
@@ -133,8 +133,9 @@ func TestASlaveThatHangsIsPassedOver(t *testing.T) {
 	waitFor(t, "the answer", a.done)
 	require.EqualValues(t, codec.Success, a.code.Load())
 	waitFor(t, "a delay that shows", func() bool {
-		return hanging.pulse.delay(m.ring.now()) > quick(*m.sessions.Load(), m.ring.now(), m.o.FeedSlack)
+		return hanging.pulse.delay(m.ring.now()) > quick(*m.sessions.Load(), 1, m.ring.now(), m.o.FeedSlack)
 	})
+	turn(t, m, 1, 100) // after a long time, to both
 	for range 10 {
 		a := send(t, m, 100)
 		waitFor(t, "the other slave's turn", func() bool { return other.promised.Load() == store.End() })
@@ -157,15 +158,61 @@ func TestQuickSlavesAreThoseNearTheQuickest(t *testing.T) {
 	}
 	for _, row := range []struct {
 		delays []int64
+		need   int
 		limit  int64
 	}{
-		{[]int64{0, 0}, math.MaxInt64}, // nothing is known yet
-		{[]int64{100 * us}, 900 * us},
-		{[]int64{0, 100 * us, 10_000 * us}, 900 * us},
-		{[]int64{10_000 * us, 9_000 * us}, 36_500 * us},
-		{[]int64{-1, 100 * us}, 900 * us}, // one that does not follow yet says nothing
+		{[]int64{0, 0}, 1, math.MaxInt64}, // nothing is known yet
+		{[]int64{100 * us}, 1, 900 * us},
+		{[]int64{0, 100 * us, 10_000 * us}, 1, 900 * us},
+		{[]int64{10_000 * us, 9_000 * us}, 1, 36_500 * us},
+		{[]int64{-1, 100 * us}, 1, 900 * us},                      // one that does not follow yet says nothing
+		{[]int64{1000 * us, 100 * us, 50_000 * us}, 2, 4500 * us}, // a write waits for the second one anyway
+		{[]int64{100 * us, 100 * us, 1000 * us}, 2, 900 * us},
+		{[]int64{100 * us, 0, 0}, 2, math.MaxInt64},
 	} {
-		require.Equal(t, row.limit, quick(of(row.delays...), 0, 500*time.Microsecond), "%v", row.delays)
+		require.Equal(t, row.limit, quick(of(row.delays...), row.need, 0, 500*time.Microsecond), "%v", row.delays)
+	}
+}
+
+func TestWhatIsAppendedRarelyGoesToAllAtOnce(t *testing.T) {
+	store := masterStore(t)
+	put(t, store, 10)
+	o := quiet()
+	o.Sync, o.FeedPace = true, time.Microsecond
+	m := startMaster(t, o, store)
+	slaves := levelSlaves(t, m, 3)
+	for range 5 {
+		calls := map[*session]int64{}
+		for s := range slaves {
+			calls[s] = s.sends.Load()
+		}
+		turn(t, m, 1, 100)
+		waitFor(t, "all slaves' turn", func() bool { return len(sentNow(m)) == 3 })
+		for s, c := range slaves {
+			require.EqualValues(t, 1, s.sends.Load()-calls[s])
+			acknowledge(t, m, s, c)
+		}
+	}
+}
+
+// TestWhatOnlyASlaveThatDiedWasSentGoesToAnother at once: with that slave gone there may be nobody left who takes turns.
+func TestWhatOnlyASlaveThatDiedWasSentGoesToAnother(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		store := masterStore(t)
+		put(t, store, 10)
+		o := quiet()
+		o.Sync, o.FeedPace, o.FeedSlack = true, time.Hour, time.Hour
+		m := startMaster(t, o, store)
+		slaves := levelSlaves(t, m, n)
+		a := send(t, m, 100)
+		first := awaitSent(t, m)
+		require.NoError(t, slaves[first].conn.Close())
+		delete(slaves, first)
+		waitFor(t, "the end of its session", func() bool { return len(*m.sessions.Load()) == n-1 })
+		next := awaitSent(t, m)
+		acknowledge(t, m, next, slaves[next])
+		waitFor(t, "the answer", a.done)
+		require.EqualValues(t, codec.Success, a.code.Load())
 	}
 }
 

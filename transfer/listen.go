@@ -149,6 +149,7 @@ func (s *session) OnClose(err error) {
 	}
 	s.hangUp()
 	s.m.leave(s, err)
+	s.m.offerAppended() // what only this slave was sent
 }
 
 // join makes a session known.

@@ -44,6 +44,8 @@ type Master struct {
 	ticket     chan struct{}              // wakes it
 	feeding    sync.Mutex                 // tried only
 	feedAsked  atomic.Bool                // somebody had bytes to send and found it taken
+	fedEnd     int64                      // the log's end when it was last seen to have moved, and when; need feeding
+	fedAt      int64
 	content    atomic.Bool                // feedOthers waits for a slave that lacks bytes
 	lacking    chan struct{}              // wakes it
 
@@ -108,6 +110,7 @@ func newMaster(o MasterOptions, store *commitlog.Store) *Master {
 		Flushed: store.Flushed, Replicated: m.replicated.Load,
 		SlaveTimeout: o.SlaveTimeout, SyncFlushTimeout: o.SyncFlushTimeout,
 	})
+	m.fedEnd, m.fedAt = store.End(), m.ring.now()
 	m.replicated.Store(m.state.Watermark())
 	m.floor.Store(m.state.Floor(m.nowMs()))
 	return m

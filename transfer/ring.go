@@ -130,11 +130,15 @@ func (r *Ring) Waiting() int {
 // Reserve takes room for n tickets before anything is written. false means full: answer SYSTEM_BUSY and store nothing.
 // It also starts the clocks of the tickets to come. Any goroutine.
 func (r *Ring) Reserve(n int) bool {
-	held := r.held.Add(int64(n))
-	r.at("held", held)
-	if held > int64(len(r.slots)) {
-		r.Cancel(n)
-		return false
+	for {
+		held := r.held.Load()
+		r.at("held", held)
+		if held+int64(n) > int64(len(r.slots)) {
+			return false
+		}
+		if r.held.CompareAndSwap(held, held+int64(n)) {
+			break
+		}
 	}
 	r.setClock(r.now())
 	return true

@@ -213,8 +213,15 @@ func (s *session) send(goesOn func(lag int64) bool) (all bool, err error) {
 			if !goesOn(lag) {
 				return false, nil
 			}
-			if sent, err := s.nextFrame(lag); err != nil || !sent {
+			sent, err := s.nextFrame(lag)
+			if err != nil {
 				return true, err
+			}
+			if !sent && s.m.store.End() > s.next { // appended before the slave was known to be level, when nobody asked
+				continue
+			}
+			if !sent {
+				return true, nil
 			}
 		}
 		if err := s.pushAll(); err != nil {
