@@ -113,7 +113,7 @@ func (f *frame) sendMemory(socket int) (int, error) {
 
 // plainSend is up to how many bytes Go's scheduler is not told of a call that sends them: they were just appended and are in memory, so it
 // never waits. Told, the scheduler hands the loop's processor on where the kernel lets another process run first.
-const plainSend = 64 << 10
+const plainSend = mappedMost
 
 func (f *frame) sendmsg(socket, flags int) (uintptr, unix.Errno) {
 	fd, msg := uintptr(socket), uintptr(unsafe.Pointer(&f.msg))

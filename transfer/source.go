@@ -13,9 +13,10 @@ import (
 // Where bodies come from: in every mode a body is made for at most n bytes of the log, less at a segment's end, and knows how it
 // leaves.
 
-// mappedMost is the longest body that Auto sends from the mapping. That takes one system call instead of two but makes the kernel copy;
-// they cost the same at 32 to 64 KiB (BenchmarkFrame). Pages that may not be in memory are never sent so: each would fault by itself.
-const mappedMost = 32 << 10
+// mappedMost is the longest body that Auto sends from the mapping: all that a slave which is caught up is sent at once, by default. The
+// kernel copies it, in one system call that wakes the slave once; sendfile copies nothing, and wakes it for every few pages. Pages that may not be in
+// memory are never sent so: each would fault by itself.
+const mappedMost = 256 << 10
 
 // pin takes hold of at most n bytes of the log for sending in frame f. hot says that they were written a moment ago.
 func (m *Master) pin(offset, n int64, hot bool, f *frame) (b body, err error) {
