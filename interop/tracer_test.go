@@ -89,22 +89,17 @@ func (t *tracer) run(command []string) (err error) {
 	if err := unix.PtraceSetOptions(t.pid, options); err != nil {
 		return fmt.Errorf("ptrace must be permitted: %w", err)
 	}
-	t.passSignalsOn()
+	t.outlive()
 	if err := unix.PtraceSyscall(t.pid, 0); err != nil {
 		return err
 	}
 	return t.follow()
 }
 
-// passSignalsOn lets the child end as if it had been told itself.
-func (t *tracer) passSignalsOn() {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
-	go func() {
-		for s := range signals {
-			_ = unix.Kill(t.pid, s.(syscall.Signal))
-		}
-	}()
+// outlive has the tracer go on until the child has ended: both are told to, since they are of one process group, and a child that is told twice
+// stops in a hurry.
+func (t *tracer) outlive() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT)
 }
 
 // follow goes from stop to stop until the child is gone.

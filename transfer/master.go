@@ -46,8 +46,8 @@ type Master struct {
 	feedAsked  atomic.Bool                // somebody had bytes to send and found it taken
 	fedEnd     int64                      // the log's end when it was last seen to have moved, and when; need feeding
 	fedAt      int64
-	content    atomic.Bool                // feedOthers waits for a slave that lacks bytes
-	lacking    chan struct{}              // wakes it
+	content    atomic.Bool   // feedOthers waits for a slave that lacks bytes
+	lacking    chan struct{} // wakes it
 
 	mu      sync.Mutex // what follows
 	state   *rules.State
