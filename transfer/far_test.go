@@ -198,14 +198,16 @@ func TestCloseEndsASessionThatIsServedApart(t *testing.T) {
 }
 
 func TestTheLastBytesAreNoWorkForTheThreadApart(t *testing.T) {
-	s := &session{m: startMaster(t, masterOptions(), masterStore(t)), ready: true, next: 1}
+	s := &session{m: startMaster(t, masterOptions(), masterStore(t)), next: 1}
+	s.follows.Store(true)
 	require.True(t, s.goesOnFar(s.m.whole+1))
 	require.False(t, s.goesOnFar(s.m.whole))
 }
 
 // farSession has lagged, without a byte sent, for a minute, in which its thread waited so long for a processor.
 func farSession(t testing.TB, waited time.Duration) *session {
-	s := &session{m: startMaster(t, masterOptions(), farStore(t)), ready: true, next: 1}
+	s := &session{m: startMaster(t, masterOptions(), farStore(t)), next: 1}
+	s.follows.Store(true)
 	require.False(t, s.isNear(s.m.store.End()-s.next))
 	delay, _ := delayed()
 	s.far = far{since: time.Now().Add(-time.Minute), next: s.next, end: s.m.store.End(), delayed: delay - waited}

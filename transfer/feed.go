@@ -55,14 +55,19 @@ func (p *pulse) delay(now int64) int64 {
 }
 
 // feed sends what is new to as many quick slaves as writes wait for, and sees to it that the others get it soon. It never blocks: who finds
-// it running leaves a note.
-func (m *Master) feed(sessions []*session, need int) {
+// it running leaves a note. false: there are no more slaves than that, each gets all at once, and nothing was done.
+func (m *Master) feed(sessions []*session) bool {
+	need := max(m.rules.Need, 1)
+	if len(sessions) <= need {
+		return false
+	}
 	m.feedAsked.Store(true)
 	for m.feedAsked.Load() && m.feeding.TryLock() {
 		m.feedAsked.Store(false)
 		m.feedQuick(sessions, need)
 		m.feeding.Unlock()
 	}
+	return true
 }
 
 // feedQuick needs feeding.
@@ -198,6 +203,3 @@ func (m *Master) await(timer *time.Timer) bool {
 		return false
 	}
 }
-
-// needed is how many slaves are sent at once what is appended.
-func (m *Master) needed() int { return max(m.rules.Need, 1) }

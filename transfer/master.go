@@ -156,11 +156,10 @@ func (m *Master) NotifyAppended() {
 	}
 }
 
-// offerAppended lets slaves have what is new: all of them if no more are there than writes wait for.
+// offerAppended lets slaves have what is new: all of them, if they do not take turns.
 func (m *Master) offerAppended() {
 	sessions := *m.sessions.Load()
-	if need := m.needed(); len(sessions) > need {
-		m.feed(sessions, need)
+	if m.feed(sessions) {
 		return
 	}
 	for _, s := range sessions {
@@ -170,12 +169,7 @@ func (m *Master) offerAppended() {
 
 // offerReported lets a slave have, after its report, what it lacks and may gather no longer.
 func (m *Master) offerReported(s *session) {
-	sessions := *m.sessions.Load()
-	if need := m.needed(); len(sessions) > need {
-		m.feed(sessions, need)
-		return
-	}
-	if s.promised.Load() < m.store.End() {
+	if !m.feed(*m.sessions.Load()) && s.promised.Load() < m.store.End() {
 		s.offer()
 	}
 }

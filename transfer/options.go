@@ -71,8 +71,8 @@ type MasterOptions struct {
 	// FeedPace is how long slaves beyond those that writes wait for may lack what others were sent, if nothing more is appended: up
 	// to twice that (2 ms).
 	FeedPace time.Duration
-	// FeedSlack is how much longer than four times the quickest slave's a slave's reports may take for it to be one of those that
-	// are sent at once what writes wait for (500 µs).
+	// FeedSlack is how much longer than four times those of the slaves that a write has to wait for anyway a slave's reports may take for
+	// it to be one of those that are sent at once what writes wait for (500 µs).
 	FeedSlack time.Duration
 	// HeartbeatInterval is the silence after which an empty frame is sent (haSendHeartbeatInterval, 5 s).
 	HeartbeatInterval time.Duration

@@ -38,7 +38,6 @@ type session struct {
 
 	mu      sync.Mutex // the sending side; but for the writer, tried only: a thread that has to wait for all others may hold it
 	fd      int        // the socket, a descriptor of its own
-	ready   bool       // the first offset is known
 	ended   bool       // nothing may be sent any more
 	next    int64
 	frames  int     // with a body, begun so far
@@ -132,7 +131,7 @@ func (s *session) gathers() bool {
 
 // sendNow sends what there is without waiting. false leaves the rest to the writer. It needs mu.
 func (s *session) sendNow() bool {
-	if !s.ready || s.ended {
+	if !s.follows.Load() || s.ended {
 		return true
 	}
 	end := s.m.store.End()
@@ -174,7 +173,7 @@ func (s *session) write() {
 
 func (s *session) startAt(start int64) {
 	s.mu.Lock()
-	s.next, s.ready = start, true
+	s.next = start
 	s.sentFrom.Store(start)
 	s.promised.Store(start)
 	s.barrier.Store(0)
@@ -207,7 +206,7 @@ func (s *session) send(goesOn func(lag int64) bool) (all bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked.Store(false)
-	for s.ready {
+	for s.follows.Load() {
 		if !s.out.pending() {
 			lag := s.m.store.End() - s.next
 			if !goesOn(lag) {
