@@ -241,8 +241,8 @@ func TestTheReportTellsInWhichStateMemoryWas(t *testing.T) {
 	text, page := write()
 	require.NotContains(t, text+page, "memory: ", "nobody tells")
 	for state, want := range map[trial.MemoryReport]string{
-		{}:                                     "memory: left as it was found",
-		{Warmed: true, Runs: 7, Most: 1 << 20}: "memory: warmed before each of 7 runs",
+		{}:                      "memory: left as it was found",
+		{Filled: true, Runs: 7}: "memory: page cache filled before each of 7 runs",
 	} {
 		d.FreeMemory = &state
 		text, page = write()
@@ -252,6 +252,6 @@ func TestTheReportTellsInWhichStateMemoryWas(t *testing.T) {
 		b, err := json.Marshal(map[string]any{"d": d})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(b, &m))
-		require.Equal(t, state.Warmed, m["d"]["free_memory"].(map[string]any)["warmed"])
+		require.Equal(t, state.Filled, m["d"]["free_memory"].(map[string]any)["filled"])
 	}
 }

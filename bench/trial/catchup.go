@@ -138,7 +138,7 @@ func (o CatchupOptions) round(ctx context.Context, p *pair, n int) (run catchupR
 			}
 			run.cold.kept = max(run.cold.kept, kept)
 		}
-		if err := o.warm(ctx, o.Bytes); err != nil {
+		if err := o.warm(ctx); err != nil {
 			return run, err
 		}
 		if err := steps[(i+n)%len(steps)](); err != nil {

@@ -73,9 +73,6 @@ func (o CatchupOptions) followLoaded(ctx context.Context, p *pair, run *catchupR
 	if run.cold.resident, err = residentShare(files, log.Min, log.Max); err != nil {
 		return err
 	}
-	if err := o.warm(ctx, o.Bytes); err != nil { // what was made ready before the producers is used up, or taken back
-		return err
-	}
 	level := make(chan struct{})
 	type outcome struct {
 		sent bench.SendReport

@@ -71,7 +71,7 @@ func Fanout(ctx context.Context, o FanoutOptions) (rep FanoutReport, err error) 
 	for _, n := range o.Slaves {
 		sides = append(sides, o.side(p, n))
 	}
-	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{full}, size: o.Size}
+	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{full}}
 	if err := t.measure(ctx, sides); err != nil {
 		return rep, err
 	}
@@ -87,7 +87,7 @@ func (o FanoutOptions) side(p *pair, n int) *side {
 	if n > 1 {
 		label += "s"
 	}
-	s := &side{label: label, loads: []string{LoadFull}, broker: true, stores: 1}
+	s := &side{label: label, loads: []string{LoadFull}, broker: true}
 	s.measure = func(ctx context.Context, l load, warmup, run time.Duration) (rep bench.SendReport, err error) {
 		sinks, err := o.startSinks(ctx, p, n)
 		defer func() { err = errors.Join(err, stopAll(sinks)) }()

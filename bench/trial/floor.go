@@ -128,7 +128,7 @@ func (o FloorOptions) floorOf(ctx context.Context, size int) (_ SizeReport, err 
 	if err != nil {
 		return SizeReport{}, err
 	}
-	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{single, full}, size: size, prefix: bodies(size)}
+	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: []load{single, full}, prefix: bodies(size)}
 	if err := t.measure(ctx, sides); err != nil {
 		return SizeReport{}, err
 	}

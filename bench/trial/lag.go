@@ -84,7 +84,7 @@ func (o LagOptions) round(ctx context.Context, p *pair) (r lagRound, err error) 
 	load := bench.SendOptions{
 		Addr: p.master.Addr(), Topic: topic, Size: o.Size, Conns: fullConns, Depth: fullDepth, Warmup: o.PeakRun / 4, Duration: o.PeakRun,
 	}
-	if err := o.warm(ctx, full.dirties(load.Warmup+o.PeakRun, o.Size, pairStores)); err != nil {
+	if err := o.warm(ctx); err != nil {
 		return r, err
 	}
 	peak, err := bench.Send(ctx, load)
@@ -96,7 +96,7 @@ func (o LagOptions) round(ctx context.Context, p *pair) (r lagRound, err error) 
 		return r, err
 	}
 	load.Depth, load.Rate, load.Duration, load.Warmup, load.Watch = pacedDepth, r.peak/2, o.Run, 0, p.watch
-	if err := o.warm(ctx, pacedLoad(load.Rate).dirties(o.Run, o.Size, pairStores)); err != nil {
+	if err := o.warm(ctx); err != nil {
 		return r, err
 	}
 	polling, stop := context.WithCancel(ctx)

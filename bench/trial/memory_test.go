@@ -5,134 +5,135 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"tandem/bench"
 )
 
-// anonymous is this process's anonymous memory, in bytes.
-func anonymous(t *testing.T) int64 {
-	text, err := os.ReadFile("/proc/self/status")
+// inCache tells how many bytes of the file are in the page cache.
+func (m *Memory) inCache(t *testing.T) (n int64) {
+	mem, err := unix.Mmap(int(m.file.Fd()), 0, int(m.size), unix.PROT_READ, unix.MAP_SHARED)
 	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			require.NoError(t, err)
-			return kib << 10
-		}
+	defer func() { require.NoError(t, unix.Munmap(mem)) }()
+	pages := make([]byte, (m.size+4095)/4096)
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&pages[0])))
+	require.Zero(t, errno)
+	for _, p := range pages {
+		n += int64(p&1) * 4096
 	}
-	require.Fail(t, "no RssAnon")
-	return 0
+	return n
 }
 
-func TestWhatIsWarmedIsGivenBack(t *testing.T) {
-	m := NewMemory(256 << 20)
-	before := anonymous(t)
-	require.NoError(t, m.warm(t.Context(), 256<<20))
-	require.Less(t, anonymous(t)-before, int64(128<<20))
+func TestThePageCacheIsFilledAndTheDiskIsNot(t *testing.T) {
+	const most = 128 << 20
+	m := NewMemory(most)
+	dir := t.TempDir()
+	require.NoError(t, m.warm(t.Context(), dir))
 	r := m.Report()
-	require.True(t, r.Warmed)
-	require.EqualValues(t, 256<<20, r.Bytes)
-	require.Positive(t, r.PageNs)
+	require.True(t, r.Filled)
 	require.Empty(t, r.Failed)
+	require.EqualValues(t, most, r.Bytes)
+	require.Positive(t, r.Free)
+	require.Greater(t, m.inCache(t), int64(most/2))
+	var info unix.Stat_t
+	require.NoError(t, unix.Fstat(int(m.file.Fd()), &info))
+	require.EqualValues(t, most, info.Size)
+	require.Less(t, info.Blocks*512, int64(1<<20))
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, names, "nothing is left behind, however the process ends")
+	require.NoError(t, m.Close())
 }
 
-func TestNoMoreIsWarmedThanTheRunNeedsOrIsAllowed(t *testing.T) {
-	for _, c := range []struct{ most, need, want int64 }{
-		{128 << 20, 64 << 20, 64 << 20},
-		{128 << 20, 1 << 40, 128 << 20},
-		{128 << 20, 1, leastNeeded},
-		{1 << 20, 1, largePage},
-		{0, 40 << 20, 40 << 20},
-	} {
-		m := NewMemory(c.most)
-		require.NoError(t, m.warm(t.Context(), c.need))
-		require.Equal(t, c.want, m.Report().Most, "%+v", c)
-	}
+func TestWhatWasEvictedIsFilledUp(t *testing.T) {
+	m := NewMemory(2 * fillStep)
+	defer m.Close()
+	require.NoError(t, m.warm(t.Context(), t.TempDir()))
+	require.NoError(t, unix.Fadvise(int(m.file.Fd()), 0, fillStep, unix.FADV_DONTNEED))
+	require.Less(t, m.inCache(t), int64(fillStep+fillStep/2))
+	require.NoError(t, m.warm(t.Context(), ""))
+	require.Greater(t, m.inCache(t), int64(fillStep+fillStep/2))
+	require.Equal(t, 2, m.Report().Runs)
 }
 
-func TestMemoryIsWarmedBeforeEachTurnOfEachSide(t *testing.T) {
+func TestThePageCacheIsFilledBeforeEachTurnOfEachSide(t *testing.T) {
 	m := NewMemory(1 << 20)
-	var warmed []int // by then, at each run
+	defer m.Close()
+	var filled []int // by then, at each run
 	s := func(label string) *side {
 		return fake(label, false, allLoads, func(int, load) bench.SendReport {
-			warmed = append(warmed, m.Report().Runs)
+			filled = append(filled, m.Report().Runs)
 			return bench.SendReport{}
 		})
 	}
-	tn := turns{Setup: Setup{Memory: m}, rounds: 2, run: time.Second, size: 128, loads: []load{single, full, pacedLoad(10)}}
+	tn := turns{Setup: Setup{Memory: m, Dir: t.TempDir()}, rounds: 2, run: time.Second, loads: []load{single, full, pacedLoad(10)}}
 	require.NoError(t, tn.measure(t.Context(), []*side{s("a"), s("b")}))
-	require.Len(t, warmed, 2*2*(singleTurns+fullTurns+1))
-	for i, n := range warmed {
+	require.Len(t, filled, 2*2*(singleTurns+fullTurns+1))
+	for i, n := range filled {
 		require.Equal(t, i+1, n)
 	}
 	require.Equal(t, m, Setup{Memory: m}.within("lag").Memory)
 }
 
-func TestWithoutMemoryToBeHadTheRunFindsItAsItIs(t *testing.T) {
-	m := NewMemory(1 << 60)
-	require.NoError(t, m.warm(t.Context(), 1<<60))
+func TestWhereTheCacheCannotBeFilledTheRunFindsItAsItIs(t *testing.T) {
+	m := NewMemory(1 << 20)
+	require.NoError(t, m.warm(t.Context(), filepath.Join(t.TempDir(), "missing")))
 	r := m.Report()
-	require.False(t, r.Warmed)
+	require.False(t, r.Filled)
 	require.Equal(t, 1, r.Missed)
-	require.Contains(t, r.String(), "left as it was found; 1 times it could not be warmed: take ")
+	require.Contains(t, r.String(), "left as it was found; 1 times it could not be filled: open ")
+	require.NoError(t, m.Close())
 }
 
-func TestWarmingEndsWithTheContext(t *testing.T) {
+func TestFillingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m := NewMemory(1 << 30)
-	require.ErrorIs(t, m.warm(ctx, 1<<30), context.Canceled)
-	require.Zero(t, m.Report(), "that is no failure of the memory")
-	require.ErrorIs(t, Setup{}.warm(ctx, 1), context.Canceled)
+	defer m.Close()
+	require.ErrorIs(t, m.warm(ctx, t.TempDir()), context.Canceled)
+	require.Zero(t, m.Report().Missed, "that is no failure")
+	require.Less(t, m.Report().Bytes, int64(fillStep))
+	require.ErrorIs(t, Setup{}.warm(ctx), context.Canceled)
 }
 
-func TestWithoutWarmingNothingIsTouched(t *testing.T) {
-	require.NoError(t, Setup{}.warm(t.Context(), 1<<62))
+func TestWithoutFillingNothingIsTouched(t *testing.T) {
+	require.NoError(t, Setup{}.warm(t.Context()))
 	var none *Memory
 	require.Equal(t, MemoryReport{}, none.Report())
 	require.Equal(t, "memory: left as it was found", none.Report().String())
+	require.NoError(t, none.Close())
 }
 
-func TestALoadDirtiesMoreTheFasterLongerAndLargerItIs(t *testing.T) {
-	const second = time.Second
-	require.Less(t, single.dirties(second, 128, 1), full.dirties(second, 128, 1))
-	require.Less(t, full.dirties(second, 128, 1), full.dirties(2*second, 128, 1))
-	require.Less(t, full.dirties(second, 128, 1), full.dirties(second, 1024, 1))
-	require.Less(t, pacedLoad(1000).dirties(second, 128, 1), pacedLoad(2000).dirties(second, 128, 1))
-	require.EqualValues(t, 3*1000*(100+recordOverhead+queueEntry), pacedLoad(1000).dirties(second, 100, 3))
-	require.Zero(t, full.dirties(second, 128, 0), "a bare exchange keeps nothing")
-	require.Equal(t, full.dirties(warmLasts, 128, 1), full.dirties(time.Hour, 128, 1), "warm memory does not last for an hour")
-	require.EqualValues(t, 2*fastLog, full.dirties(second, 4<<20, 2), "a log has its limits")
-}
-
-func TestTheAvailableMemoryIsRead(t *testing.T) {
-	n, err := availableOf("MemTotal:       24684092 kB\nMemFree:        18199264 kB\nMemAvailable:   24019580 kB\n")
+func TestTheKernelsMemoryIsRead(t *testing.T) {
+	const text = "MemTotal:       24684092 kB\nMemFree:        18199264 kB\nMemAvailable:   24019580 kB\n"
+	n, err := meminfoOf(text, "MemFree")
 	require.NoError(t, err)
-	require.EqualValues(t, 24019580<<10, n)
-	for _, text := range []string{"", "MemTotal: 1 kB\n", "MemAvailable: x kB\n", "MemAvailable: -1 kB\n", "MemAvailable: 99999999999999999999 kB\n"} {
-		_, err := availableOf(text)
+	require.EqualValues(t, 18199264<<10, n)
+	for _, text := range []string{"", "MemTotal: 1 kB\n", "MemFree: x kB\n", "MemFree: -1 kB\n", "MemFree: 99999999999999999999 kB\n"} {
+		_, err := meminfoOf(text, "MemFree")
 		require.ErrorIs(t, err, errNoMeminfo, "%q", text)
 	}
-	n, err = availableMemory()
+	n, err = meminfo("MemTotal")
 	require.NoError(t, err)
 	require.Positive(t, n)
 }
 
 func TestTheStateOfMemoryIsTold(t *testing.T) {
-	r := MemoryReport{Warmed: true, Runs: 7, Most: 512 << 20, Seconds: 3.21, PageNs: 4000, Highest: 16000, Failed: "why", Missed: 2}
-	for _, want := range []string{"each of 7 runs", "512.0 MiB", "3.2 s", "4.00 µs", "16.00 µs", "2 times it could not be warmed: why"} {
+	r := MemoryReport{Filled: true, Runs: 7, Free: 512 << 20, Seconds: 3.21, Failed: "why", Missed: 2}
+	for _, want := range []string{"each of 7 runs", "512.0 MiB", "3.2 s", "2 times it could not be filled: why"} {
 		require.Contains(t, r.String(), want)
 	}
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	var m map[string]any
 	require.NoError(t, json.Unmarshal(text, &m))
-	require.Equal(t, "bytes failed failures most_bytes page_ns page_ns_highest runs seconds warmed", strings.Join(slices.Sorted(maps.Keys(m)), " "))
+	require.Equal(t, "bytes failed failures filled free_bytes_highest runs seconds", strings.Join(slices.Sorted(maps.Keys(m)), " "))
 }

@@ -179,7 +179,7 @@ func (o OverheadOptions) size(ctx context.Context, size int) (_ SizeReport, err 
 	if err != nil {
 		return SizeReport{}, err
 	}
-	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: o.loads(), size: size, prefix: bodies(size)}
+	t := turns{Setup: o.Setup, rounds: o.Rounds, warmup: o.Warmup, run: o.Run, loads: o.loads(), prefix: bodies(size)}
 	if err := t.measure(ctx, sides); err != nil {
 		return SizeReport{}, err
 	}

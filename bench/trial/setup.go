@@ -21,7 +21,7 @@ type Setup struct {
 	Binary string // our own executable
 	Dir    string // the processes' files; stores are removed when they are done with, the rest is the caller's to remove
 
-	Memory *Memory // makes memory ready before each run; nil: it is left as it is
+	Memory *Memory // fills the page cache before each run; nil: it is left as it is
 
 	Progress func(done, total int64, what string) // before each step, and a few times a second in long ones; may be nil
 }

@@ -60,7 +60,7 @@ func Soak(ctx context.Context, o SoakOptions) (rep SoakReport, err error) {
 		send.Addr, send.Watch = p.master.Addr(), p.watch
 		appends = func() (*remote.AppendTimes, error) { return p.client.AppendTimes(ctx, p.master.Addr()) }
 	}
-	if err := o.warm(ctx, pacedLoad(o.Rate).dirties(o.Warmup+o.Duration, o.Size, pairStores)); err != nil {
+	if err := o.warm(ctx); err != nil {
 		return rep, err
 	}
 	r, err := bench.Send(ctx, send)

@@ -42,7 +42,7 @@ func (o FloorOptions) transfers(ctx context.Context) (rep TransferReport, err er
 	var values []float64
 	for round := range o.Rounds {
 		o.progress(round, o.Rounds, "bare transfer")
-		if err := o.warm(ctx, o.Bytes); err != nil {
+		if err := o.warm(ctx); err != nil {
 			return rep, err
 		}
 		mbps, err := o.transferOnce(ctx, []string{source}, o.Bytes)

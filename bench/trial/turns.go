@@ -59,7 +59,6 @@ type side struct {
 	loads   []string // those that make sense for it
 	broker  bool     // its processes are brokers of ours
 	peer    bool     // somebody else's broker
-	stores  int      // that a message is written to
 	measure func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error)
 	reports map[string][]bench.SendReport // by load, one a turn
 	failed  error
@@ -78,13 +77,10 @@ func ownSide(label string, p *pair, size int) *side {
 	return s
 }
 
-// pairStores are a master's and its slave's.
-const pairStores = 2
-
 // brokerSide is a side that takes messages with bodies of size bytes.
 func brokerSide(label, addr string, size int, watch []bench.Watched) *side {
 	return &side{
-		label: label, loads: []string{LoadSingle, LoadFull, LoadPaced}, stores: pairStores,
+		label: label, loads: []string{LoadSingle, LoadFull, LoadPaced},
 		measure: func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error) {
 			return bench.Send(ctx, bench.SendOptions{
 				Addr: addr, Label: label, Topic: topic, Size: size, Conns: l.conns, Depth: l.depth, Rate: l.rate,
@@ -103,7 +99,6 @@ type turns struct {
 	rounds      int
 	warmup, run time.Duration // of each round
 	loads       []load
-	size        int    // bytes of a body
 	prefix      string // of what is told as progress
 }
 
@@ -147,7 +142,7 @@ func (t turns) measure(ctx context.Context, sides []*side) error {
 func (t turns) once(ctx context.Context, s *side, l load) error {
 	parts := time.Duration(l.perRound())
 	warmup, run := t.warmup/parts, t.run/parts
-	if err := t.warm(ctx, l.dirties(warmup+run, t.size, s.stores)); err != nil {
+	if err := t.warm(ctx); err != nil {
 		return fmt.Errorf("%s: %w", s.label, err)
 	}
 	return s.once(ctx, l, warmup, run)

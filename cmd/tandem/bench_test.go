@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,9 +57,9 @@ func TestTheClusterCommandsNameWrongValues(t *testing.T) {
 		{[]string{"bench", "overhead", "--redis=here?"}, "--redis=here?"},
 		{[]string{"bench", "all", "--redis=6379"}, "--redis=6379"},
 		{[]string{"bench", "send", "--addr=h:1", "--tick=-1s"}, "tick -1"},
-		{[]string{"bench", "all", "--warm-memory=0"}, "--warm-memory=0"},
-		{[]string{"bench", "lag", "--warm-memory=much"}, "--warm-memory=much"},
-		{[]string{"bench", "soak", "--warm-memory", "99999999999"}, "--warm-memory=99999999999"},
+		{[]string{"bench", "all", "--fill-cache=0"}, "--fill-cache=0"},
+		{[]string{"bench", "lag", "--fill-cache=much"}, "--fill-cache=much"},
+		{[]string{"bench", "soak", "--fill-cache", "99999999999"}, "--fill-cache=99999999999"},
 		{[]string{"bench", "all", "--rounds=0"}, "--rounds=0"},
 		{[]string{"bench", "floor", "--bytes=-1"}, "--bytes=-1"},
 		{[]string{"bench", "fanout", "--slaves=1,0"}, "--slaves=0"},
@@ -153,7 +154,7 @@ func TestProgressIsQuietInAPipe(t *testing.T) {
 // benchmark runs a measurement with real processes: this test's binary is the children's too.
 func benchmark(t *testing.T, args ...string) (report.Document, string) {
 	t.Helper()
-	cmd := command(t, append([]string{"bench"}, args...)...)
+	cmd := command(t, slices.Concat([]string{"bench", args[0], "--fill-cache=16"}, args[1:])...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Run(), "%s%s", stdout.String(), stderr.String())
@@ -169,7 +170,7 @@ func TestTheFloorIsMeasuredByProcessesOfItsOwn(t *testing.T) {
 	require.FileExists(t, page)
 	require.NotNil(t, d.Results.Floor)
 	require.NotNil(t, d.FreeMemory)
-	require.True(t, d.FreeMemory.Warmed)
+	require.True(t, d.FreeMemory.Filled)
 	require.Empty(t, d.FreeMemory.Failed)
 	// 2 ping-pongs of 5 turns, 2 turns of the stub, a transfer
 	require.Equal(t, 13, d.FreeMemory.Runs)
@@ -181,9 +182,9 @@ func TestTheFloorIsMeasuredByProcessesOfItsOwn(t *testing.T) {
 }
 
 func TestMemoryIsLeftAsItIsWhereThatIsAskedFor(t *testing.T) {
-	d, _ := benchmark(t, "floor", "--rounds=1", "--run=20ms", "--warmup=10ms", "--size=128", "--bytes=1", "--json", "--warm-memory=false")
+	d, _ := benchmark(t, "floor", "--rounds=1", "--run=20ms", "--warmup=10ms", "--size=128", "--bytes=1", "--json", "--fill-cache=false")
 	require.Equal(t, &trial.MemoryReport{}, d.FreeMemory)
-	m, err := parseWarm("64")
+	m, err := parseFill("64")
 	require.NoError(t, err)
 	require.Equal(t, trial.NewMemory(64<<20), m)
 }

@@ -28,7 +28,7 @@ type trialFlags struct {
 	html   string
 	out    string
 	strict bool
-	warm   string        // of warmUsage
+	fill   string        // of fillUsage
 	quick  bool          // figures mean nothing and are not judged
 	limit  time.Duration // 0: none
 }
@@ -41,17 +41,18 @@ func newTrialFlags(cmd *cobra.Command, strict bool) *trialFlags {
 	f.BoolVar(&t.asJSON, "json", false, jsonUsage)
 	f.StringVar(&t.html, "html", "", "file for the report as a page with drawings")
 	f.StringVar(&t.out, "out", "", "directory to keep the report in, by date and CPU model, as JSON and as a page that also shows earlier ones")
-	f.StringVar(&t.warm, "warm-memory", "true", warmUsage)
+	f.StringVar(&t.fill, "fill-cache", "true", fillUsage)
 	f.BoolVar(&t.strict, "strict", strict, "exit status 1 if a figure falls short of its bound by more than the noise of this run")
 	return t
 }
 
 // run measures, prints and keeps the report. What was measured before an error is printed and kept too.
 func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial.Setup) (trial.Results, error)) error {
-	memory, err := parseWarm(t.warm)
+	memory, err := parseFill(t.fill)
 	if err != nil {
 		return err
 	}
+	defer memory.Close()
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	if t.limit > 0 {
@@ -78,14 +79,14 @@ func (t *trialFlags) run(cmd *cobra.Command, measure func(context.Context, trial
 	return errors.Join(err, t.conclude(cmd.OutOrStdout(), d, err))
 }
 
-const warmUsage = `before each run take, touch and give back the memory that it may dirty, so that it does not meet pages which a virtual machine's host has to provide first: true, for
-at most a quarter of what is available; false, to leave memory as it is; or at most so many MiB`
+const fillUsage = `before each run fill the kernel's page cache, as on a host that has run for long, so that runs do not take pages which a virtual machine's host has to
+provide first; evicts what is in it, takes about 2 s per GiB once: true; false, to leave memory as it is; or with at most so many MiB`
 
-// maxWarm is the most that may be asked for, in MiB.
-const maxWarm = 1 << 24
+// maxFill is the most that may be asked for, in MiB.
+const maxFill = 1 << 24
 
-// parseWarm reads --warm-memory; nil is false.
-func parseWarm(text string) (*trial.Memory, error) {
+// parseFill reads --fill-cache; nil is false.
+func parseFill(text string) (*trial.Memory, error) {
 	switch text {
 	case "true":
 		return trial.NewMemory(0), nil
@@ -93,8 +94,8 @@ func parseWarm(text string) (*trial.Memory, error) {
 		return nil, nil
 	}
 	mib, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || mib < 1 || mib > maxWarm {
-		return nil, usagef("--warm-memory=%s: not valid; valid: true, false, or MiB from 1 to %d", text, maxWarm)
+	if err != nil || mib < 1 || mib > maxFill {
+		return nil, usagef("--fill-cache=%s: not valid; valid: true, false, or MiB from 1 to %d", text, maxFill)
 	}
 	return trial.NewMemory(mib << 20), nil
 }
