@@ -19,7 +19,8 @@ import (
 // the machine has, taken from what nobody needs. Without it runs on a fresh machine take pages that are free, and those the host of a virtual machine has yet
 // to provide, or has taken back: the first touch of each costs some ten times what the page costs otherwise, and figures tell what the
 // kernel happened to hand out. What fills the cache are pages of a file of nothing but holes, which takes no space on the disk; what a trial frees, by
-// removing its stores, is filled up before the next run.
+// removing its stores, is filled up before the next run. Among them lie single pages that stay: a host takes back free memory in whole large
+// pieces only, and so no piece is ever free as a whole, as on a machine whose memory is mixed up from use.
 //
 // The nil *Memory leaves all as it is. It is used by one goroutine at a time, as trials are.
 type Memory struct {
@@ -28,6 +29,7 @@ type Memory struct {
 	size int64
 	next int64 // where it is read from next: what lies there was read longest ago
 	buf  []byte
+	pins []byte // pages that stay, one for each pinStep of the file
 	rep  MemoryReport
 }
 
@@ -39,7 +41,7 @@ func (m *Memory) Close() error {
 	if m == nil || m.file == nil {
 		return nil
 	}
-	return m.file.Close()
+	return errors.Join(m.file.Close(), unix.Munmap(m.pins))
 }
 
 // MemoryReport tells in which state runs found the machine's memory. The JSON names are stable.
@@ -84,6 +86,7 @@ const (
 	// fullSteps is how many steps in a row must not make less free for the cache to be full: what one reads may have been there.
 	fullSteps = 4
 	fillBlock = 256 << 10
+	pinStep   = 1 << 20 // half of the least that a host takes back
 )
 
 // warm makes memory what it would be on a host that has run for long. Its error is the context's: where that cannot be had the run
@@ -127,7 +130,7 @@ func (m *Memory) open(dir string) (err error) {
 			return err
 		}
 	}
-	m.size = (m.size + fillBlock - 1) / fillBlock * fillBlock
+	m.size = (m.size + pinStep - 1) / pinStep * pinStep
 	f, err := os.CreateTemp(dir, "page-cache.*")
 	if err != nil {
 		return err
@@ -136,9 +139,13 @@ func (m *Memory) open(dir string) (err error) {
 	if err == nil {
 		err = unix.Fadvise(int(f.Fd()), 0, m.size, unix.FADV_RANDOM) // pages one by one, as they are after a long time, not in large pieces
 	}
+	if err == nil {
+		m.pins, err = unix.Mmap(-1, 0, int(m.size/pinStep)*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	}
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
+	_ = unix.Madvise(m.pins, unix.MADV_NOHUGEPAGE) // where there are no large pages anyway, the kernel does not know the word
 	m.file, m.buf = f, make([]byte, fillBlock)
 	return nil
 }
@@ -167,6 +174,7 @@ func (m *Memory) fill(ctx context.Context) error {
 // step reads the file's next part.
 func (m *Memory) step(ctx context.Context) (n int64, err error) {
 	for n < fillStep && n < m.size && err == nil {
+		m.pins[int(m.next/pinStep)*os.Getpagesize()] = 1
 		var got int
 		got, err = m.file.ReadAt(m.buf, m.next)
 		n += int64(got)
