@@ -22,7 +22,8 @@ const (
 // floorSides starts the bare exchanges of messages with bodies of size bytes. The returned function stops them, also after an error.
 //
 // Two hops: the request goes to a process that answers. Four hops: that process first sends a replication header and the record to a
-// third one and waits for its report. The stub takes whole frames at full load, from the same generator as a broker.
+// third one and waits for its report. The stub takes whole frames from the same generator as a broker, at full load and at the fixed rate: what
+// its tail shows there is the machine's own.
 func (s Setup) floorSides(ctx context.Context, size int) (sides []*side, stop func() error, err error) {
 	var parts []*running
 	stop = func() error { return stopAll(parts) }
@@ -70,9 +71,9 @@ func pingSide(label string, z bench.Sizes, addr string, watch ...bench.Watched) 
 }
 
 func stubSide(size int, stub *running) *side {
-	return &side{label: LabelStub, loads: []string{LoadFull}, measure: func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error) {
+	return &side{label: LabelStub, loads: []string{LoadFull, LoadPaced}, measure: func(ctx context.Context, l load, warmup, run time.Duration) (bench.SendReport, error) {
 		return bench.Send(ctx, bench.SendOptions{
-			Addr: stub.addr, Label: LabelStub, Topic: topic, Size: size, Conns: l.conns, Depth: l.depth, NoTopic: true,
+			Addr: stub.addr, Label: LabelStub, Topic: topic, Size: size, Conns: l.conns, Depth: l.depth, Rate: l.rate, NoTopic: true,
 			Warmup: warmup, Duration: run, Watch: []bench.Watched{stub.watched()},
 		})
 	}}

@@ -314,13 +314,17 @@ func (r SizeReport) figures(absent map[string]string) []bench.Figure {
 func (r SizeReport) overFloor() []bench.Figure {
 	at := func(label, load string) TargetLoad { return find(r.Targets, label, load) }
 	sync, async := at(LabelSync, LoadSingle), at(LabelAsync, LoadSingle)
-	return []bench.Figure{
+	out := []bench.Figure{
 		r.figure("sync_stub_throughput", "sync ÷ bare stub, throughput at 4 × 64",
 			byRound(divide(at(LabelSync, LoadFull).Throughput, at(LabelStub, LoadFull).Throughput), full), bench.AtLeast, boundSyncStub),
 		r.figure("sync_ping4_p50", "sync ÷ bare four hops, p50 at 1 in flight", byRound(divide(sync.P50, at(LabelPing4, LoadSingle).P50), single), bench.AtMost, boundSyncPing),
 		r.figure("sync_above_async_p50", "(sync − async) ÷ bare two hops, p50 at 1 in flight",
 			byRound(divide(minus(sync.P50, async.P50), at(LabelPing2, LoadSingle).P50), single), bench.AtMost, boundSyncAbove),
 	}
+	if stub := at(LabelStub, LoadPaced); stub.Load != "" {
+		out = append(out, r.figure("sync_stub_p99_9", "sync ÷ bare stub, p99.9 at the fixed rate", divide(at(LabelSync, LoadPaced).P999, stub.P999), bench.NoBound, 0))
+	}
+	return out
 }
 
 // costs are what the brokers of a target used at full load, master and slave together, and held.

@@ -135,7 +135,7 @@ func overheadOf(t *testing.T, peers map[string][]float64) OverheadReport {
 	sides := []*side{
 		fake(LabelAsync, true, allLoads, steady(100_000, 50)), fake(LabelSync, true, allLoads, steady(96_000, 80)),
 		fake(LabelPing2, false, []string{LoadSingle}, steady(0, 25)), fake(LabelPing4, false, []string{LoadSingle}, steady(0, 70)),
-		fake(LabelStub, false, []string{LoadFull}, steady(200_000, 1)),
+		fake(LabelStub, false, []string{LoadFull, LoadPaced}, steady(200_000, 40)),
 	}
 	for _, label := range slices.Sorted(maps.Keys(peers)) {
 		sides = append(sides, fake(label, false, allLoads, steady(peers[label][0], peers[label][1])))
@@ -162,6 +162,7 @@ func TestTheFiguresOfOverheadAreWhatTheySay(t *testing.T) {
 	}{
 		"sync_async_throughput_128":             {0.96, bench.AtLeast, 0.95},
 		"sync_stub_throughput_128":              {0.48, bench.AtLeast, 0.4},
+		"sync_stub_p99_9_128":                   {2, bench.NoBound, 0},
 		"sync_ping4_p50_128":                    {80.0 / 70, bench.AtMost, 1.25},
 		"sync_above_async_p50_128":              {(80.0 - 50) / 25, bench.AtMost, 1.25},
 		"sync_peer_throughput:Apache 5.5.0_128": {12, bench.AtLeast, 10},
